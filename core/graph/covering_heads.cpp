@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <numeric>
 #include <span>
 
 #include "base/row_loops.h"
@@ -13,6 +15,10 @@ namespace {
 
 constexpr uint32_t kHops = 2;      // at first,
 constexpr uint32_t kHopsMost = 4;  // and where too many heads would be needed
+/// Candidates by close heads, at most. What is left of them serves where it is at most so many times what is left of
+/// those by near ones.
+constexpr uint32_t kCloseCandidates = 4 * kCoveringMost;
+constexpr uint32_t kCloseMost = 2;
 constexpr uint32_t kWordBits = 32;
 /// Heads whose neighbours are read between two questions to the monitor,
 constexpr uint64_t kStepsAtOnce = 4096;
@@ -27,10 +33,11 @@ constexpr uint32_t kNearShare = 8;
 /// and a row that is more than so many times as far as that one, by squared distance, is taken to be of another
 /// island; so is a head beside the nearest one.
 constexpr double kNearMost = 2.5;
-/// Candidates of close heads serve where they are at most so many times those of near ones.
-constexpr uint32_t kCloseMost = 2;
-/// Heads that a candidate covers which walks must find: itself and another.
-constexpr uint32_t kSamples = 2;
+/// Heads about one, of which a central one is chosen: by squared distance to that one at most so many times as far as
+/// the nearest of them, since others may be of another island.
+constexpr uint32_t kSamples = 16;
+constexpr double kCentreMost = 1.8;
+constexpr uint64_t kCentresAtOnce = 16;
 /// Candidates that are tried at once, by all threads.
 constexpr uint32_t kTriedAtOnce = 64;
 
@@ -156,13 +163,13 @@ class HeadNeighbors {
   Array<uint8_t> code_;      // [threads, stride]
 };
 
-/// Some of the heads that a candidate covers, itself the first.
-struct Candidate {
+/// A head, the first, and some of those about it.
+struct Surroundings {
   uint32_t count = 0;
   uint32_t heads[kSamples];
 };
 
-/// Chooses candidates one after the other, each of which covers the heads within some steps.
+/// Chooses heads one after the other, each of which covers those within some steps.
 class Cover {
  public:
   Cover(const HeadNeighbors& neighbors, uint32_t heads, const Execution& execution)
@@ -172,14 +179,15 @@ class Cover {
         reached_(execution.memory, heads),
         covered_(execution.memory, heads) {}
 
-  /// Those of as few steps as do with `most`; none where that takes too many steps, or too many heads with kHopsMost.
-  Array<Candidate> choose(Near near, uint32_t most) {
+  /// Those of as few steps as do with `most` heads; none where that takes too many steps, or too many heads with the
+  /// largest number.
+  Array<Surroundings> choose(Near near, uint32_t hops, uint32_t hops_most, size_t most) {
     near_ = near;
-    Array<Candidate> chosen(execution_.memory, most);
-    for (uint32_t hops = kHops; hops <= kHopsMost; ++hops) {
+    Array<Surroundings> chosen(execution_.memory, std::min<size_t>(covered_.size(), most));
+    for (; hops <= hops_most; ++hops) {
       uint32_t count = 0;
       if (!choose(hops, chosen, count)) continue;
-      Array<Candidate> found(execution_.memory, count);
+      Array<Surroundings> found(execution_.memory, count);
       std::copy_n(chosen.data(), count, found.data());
       return found;
     }
@@ -187,8 +195,8 @@ class Cover {
   }
 
  private:
-  /// Writes them, by numbers of heads; false where they are more than there is room for, or take too many steps.
-  bool choose(uint32_t hops, Array<Candidate>& chosen, uint32_t& count) {
+  /// False where they are more than there is room for, or take too many steps.
+  bool choose(uint32_t hops, Array<Surroundings>& chosen, uint32_t& count) {
     count = 0;
     steps_ = 0;
     serial_for(execution_, covered_.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
@@ -203,23 +211,26 @@ class Cover {
     return true;
   }
 
-  Candidate cover_from(uint32_t head, uint32_t hops) {
+  /// Covers the heads within `hops` steps. Those about it are these, or those within kHops steps.
+  Surroundings cover_from(uint32_t head, uint32_t hops) {
     uint32_t begin = 0;
     uint32_t end = 0;
     const auto reach = [&](uint32_t other) {
       if (reached_[other] == head) return;
       reached_[other] = head;
-      covered_[other] = 1;
       front_[end++] = other;
     };
     reach(head);
-    for (uint32_t hop = 0; hop < hops; ++hop) {
+    uint32_t covered = 0;
+    for (uint32_t hop = 0; hop < std::max(hops, kHops); ++hop) {
       for (const uint32_t step_end = end; begin < step_end; ++begin) {
         if (steps_++ % kStepsAtOnce == 0) execution_.check();
         for (const uint32_t other : neighbors_.of(front_[begin], near_)) reach(other);
       }
+      if (hop < hops) covered = end;
     }
-    Candidate made;
+    for (uint32_t i = 0; i < covered; ++i) covered_[front_[i]] = 1;
+    Surroundings made;
     made.count = std::min(end, kSamples);
     for (uint32_t i = 0; i < made.count; ++i) made.heads[i] = front_[uint64_t{i} * end / made.count];
     return made;
@@ -234,35 +245,105 @@ class Cover {
   uint64_t steps_ = 0;
 };
 
-/// Leaves out candidates of whose heads walks find all that are sampled, each from the nearest covering head before.
+/// Chooses the most central of the heads about one: that with the least sum of squared distances to all, which is the
+/// one nearest to their mean.
+class Centres {
+ public:
+  Centres(const SearchGraph& graph, const Codes& codes, const Execution& execution)
+      : graph_(graph),
+        codes_(codes),
+        execution_(execution),
+        code_(execution.memory, execution.threads * codes.stride()) {}
+
+  /// The rows of all, each once.
+  Array<uint32_t> of(const Array<Surroundings>& all) {
+    Array<uint32_t> chosen(execution_.memory, all.size());
+    parallel_for(execution_, all.size(), kCentresAtOnce, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t i = begin; i < end; ++i) chosen[i] = graph_.heads[centre_of(all[i], worker)];
+    });
+    Array<uint8_t> is_chosen = filled_array<uint8_t>(execution_, graph_.rows, uint8_t{0});
+    uint32_t count = 0;
+    for (const uint32_t row : chosen) {
+      if (is_chosen[row] == 0) chosen[count++] = row;
+      is_chosen[row] = 1;
+    }
+    Array<uint32_t> rows(execution_.memory, count);
+    std::copy_n(chosen.data(), count, rows.data());
+    return rows;
+  }
+
+ private:
+  uint32_t centre_of(const Surroundings& about, uint32_t worker) {
+    uint32_t rows[kSamples] = {};
+    for (uint32_t i = 0; i < about.count; ++i) rows[i] = graph_.heads[about.heads[i]];
+    double from_first[kSamples];
+    compare(rows, 0, about.count, worker, from_first);
+    double bound = std::numeric_limits<double>::infinity();
+    for (uint32_t i = 1; i < about.count; ++i) bound = std::min(bound, kCentreMost * from_first[i]);
+    uint32_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (uint32_t i = 0; i < about.count; ++i) {
+      if (i > 0 && from_first[i] > bound) continue;
+      double distances[kSamples];
+      compare(rows, i, about.count, worker, distances);
+      const double sum = std::accumulate(distances, distances + about.count, 0.0);
+      if (sum >= least) continue;
+      least = sum;
+      best = i;
+    }
+    return about.heads[best];
+  }
+
+  void compare(const uint32_t* rows, uint32_t one, uint32_t count, uint32_t worker, double* distances) {
+    uint8_t* const code = code_.data() + worker * codes_.stride();
+    uint32_t of_codes[kSamples];
+    codes_.gather(rows + one, 1, code);
+    codes_.distances(code, rows, count, of_codes);
+    std::transform(of_codes, of_codes + count, distances,
+                   [&](uint32_t distance) { return codes_.value_of(distance); });
+  }
+
+  const SearchGraph& graph_;
+  const Codes& codes_;
+  const Execution& execution_;
+  Array<uint8_t> code_;  // [threads, stride]
+};
+
+/// Leaves out candidates that walks find, each from the nearest covering head before.
 class Thinning {
  public:
-  Thinning(const SearchGraph& graph, const Codes& codes, std::span<const Candidate> candidates,
+  Thinning(const SearchGraph& graph, const Codes& codes, std::span<const uint32_t> candidates, size_t most,
            const Execution& execution)
       : graph_(graph),
         codes_(codes),
         candidates_(candidates),
         execution_(execution),
-        kept_(execution.memory, candidates.size()),
-        codes_tried_(execution.memory, kTriedAtOnce * kSamples * codes.stride()),
-        distances_(execution.memory, candidates.size() * execution.threads) {}
+        kept_(execution.memory, std::min(candidates.size(), most)),
+        codes_tried_(execution.memory, kTriedAtOnce * codes.stride()),
+        distances_(execution.memory, kept_.size() * execution.threads) {}
 
-  /// The rows of those that are left, ascending.
+  /// Those that are left, ascending; none where they are more than `most`.
   Array<uint32_t> run() {
     for (size_t begin = 0; begin < candidates_.size(); begin += kTriedAtOnce) {
       const auto some = static_cast<uint32_t>(std::min<size_t>(candidates_.size() - begin, kTriedAtOnce));
-      const uint32_t before = kept_count_;
-      Trial trials[kTriedAtOnce];
+      const uint32_t before = count_;
+      Sought tried[kTriedAtOnce];
       parallel_for(execution_, some, 1, [&](uint64_t i, uint64_t, uint32_t worker) {
-        trials[i] = try_from(candidates_[begin + i], i, before, worker);
+        codes_.gather(&candidates_[begin + i], 1, code_of(i));
+        tried[i] = seek(candidates_[begin + i], code_of(i), 0, before, worker);
       });
       for (uint32_t i = 0; i < some; ++i) {
-        if (!is_found(candidates_[begin + i], i, before, trials[i]))
-          kept_[kept_count_++] = row_of(candidates_[begin + i], 0);
+        // From those that have been kept since, if one of them is nearer.
+        const Sought later = seek(candidates_[begin + i], code_of(i), before, count_, 0);
+        if (later.distance < tried[i].distance) tried[i] = later;
+        if (tried[i].is_found) continue;
+        if (count_ == kept_.size()) return {};
+        kept_[count_++] = candidates_[begin + i];
       }
     }
-    Array<uint32_t> rows(execution_.memory, kept_count_);
-    std::copy_n(kept_.data(), kept_count_, rows.data());
+    Array<uint32_t> rows(execution_.memory, count_);
+    std::copy_n(kept_.data(), count_, rows.data());
+    std::sort(rows.begin(), rows.end());
     return rows;
   }
 
@@ -272,55 +353,22 @@ class Thinning {
     uint32_t distance = UINT32_MAX;  // to that one
     bool is_found = false;
   };
-  struct Trial {
-    Sought heads[kSamples];
-  };
 
-  uint32_t row_of(const Candidate& candidate, uint32_t sample) const {
-    return graph_.heads[candidate.heads[sample]];
-  }
-  uint8_t* code_of(uint64_t place, uint32_t sample) {
-    return codes_tried_.data() + (place * kSamples + sample) * codes_.stride();
-  }
+  uint8_t* code_of(uint64_t place) { return codes_tried_.data() + place * codes_.stride(); }
 
-  /// Seeks all heads from the first `count` rows that are kept.
-  Trial try_from(const Candidate& candidate, uint64_t place, uint32_t count, uint32_t worker) {
-    Trial trial;
-    for (uint32_t sample = 0; sample < candidate.count; ++sample) {
-      const uint32_t row = row_of(candidate, sample);
-      codes_.gather(&row, 1, code_of(place, sample));
-      trial.heads[sample] = seek(candidate, place, sample, 0, count, worker);
-    }
-    return trial;
-  }
-
-  /// The same from rows that have been kept since, if one of them is nearer.
-  bool is_found(const Candidate& candidate, uint64_t place, uint32_t before, Trial& trial) {
-    for (uint32_t sample = 0; sample < candidate.count; ++sample) {
-      Sought& sought = trial.heads[sample];
-      const Sought later = seek(candidate, place, sample, before, kept_count_, 0);
-      if (later.distance < sought.distance) sought = later;
-      if (!sought.is_found) return false;
-    }
-    return true;
-  }
-
-  Sought seek(const Candidate& candidate, uint64_t place, uint32_t sample, uint32_t begin, uint32_t end,
-              uint32_t worker) {
+  Sought seek(uint32_t candidate, const uint8_t* code, uint32_t begin, uint32_t end, uint32_t worker) {
     if (begin == end) return {};
-    uint32_t* const distances = distances_.data() + candidates_.size() * worker;
-    const uint8_t* const code = code_of(place, sample);
+    uint32_t* const distances = distances_.data() + kept_.size() * worker;
     codes_.distances(code, kept_.data() + begin, end - begin, distances);
     const uint32_t* const nearest = std::min_element(distances, distances + (end - begin));
-    const Walk walk{row_of(candidate, sample), code, row_of(candidate, 0)};
+    const Walk walk{candidate, code};
     return {*nearest, is_near(walk, *nearest) && finds(walk, kept_[begin + (nearest - distances)], *nearest)};
   }
 
-  /// What a walk looks for, and the row that it does not pass through.
+  /// What a walk looks for.
   struct Walk {
     uint32_t row;
     const uint8_t* code;
-    uint32_t without;
   };
 
   /// Whether a row at this distance may be of the same island. A walk can come from another one by a single edge, which
@@ -350,7 +398,7 @@ class Thinning {
         if (target == walk.row) return true;
         if (target == kNoRow) break;
         // A row that has left the list is too far to come back.
-        if (target != walk.without && !holds(list, target)) rows[count++] = target;
+        if (!holds(list, target)) rows[count++] = target;
       }
       codes_.distances(walk.code, rows, count, distances);
       list.insert(distances, rows, count);
@@ -366,12 +414,12 @@ class Thinning {
 
   const SearchGraph& graph_;
   const Codes& codes_;
-  std::span<const Candidate> candidates_;
+  std::span<const uint32_t> candidates_;  // rows
   const Execution& execution_;
   Array<uint32_t> kept_;
-  uint32_t kept_count_ = 0;
-  Array<uint8_t> codes_tried_;  // [kTriedAtOnce, kSamples, stride]
-  Array<uint32_t> distances_;   // [threads, candidates]
+  uint32_t count_ = 0;          // of those
+  Array<uint8_t> codes_tried_;  // [kTriedAtOnce, stride]
+  Array<uint32_t> distances_;   // [threads, kept_.size()]
 };
 
 }  // namespace
@@ -381,23 +429,32 @@ Array<uint32_t> covering_heads(const SearchGraph& graph, const Codes& codes, con
   if (!graph.is_fixed() || heads <= graph.entries.size()) return {};
   const HeadNeighbors neighbors(graph, codes, execution);
   Cover cover(neighbors, heads, execution);
-  Array<Candidate> candidates = cover.choose(Near::kAny, std::min(heads, kCoveringMost));
-  if (candidates.empty()) return {};
-  const auto most = static_cast<uint32_t>(std::min<uint64_t>(kCloseMost * candidates.size(), kCoveringMost));
-  if (Array<Candidate> close = cover.choose(Near::kClose, std::min(heads, most)); !close.empty())
-    candidates = std::move(close);
-  return Thinning(graph, codes, {candidates.data(), candidates.size()}, execution).run();
+  Centres centres(graph, codes, execution);
+  const auto thinned = [&](const Array<Surroundings>& chosen, size_t most) {
+    const Array<uint32_t> candidates = centres.of(chosen);
+    return Thinning(graph, codes, {candidates.data(), candidates.size()}, most, execution).run();
+  };
+  Array<uint32_t> covering =
+      thinned(cover.choose(Near::kAny, kHops, kHopsMost, kCoveringMost), kCoveringMost);
+  const size_t most = std::min<size_t>(kCloseMost * covering.size(), kCoveringMost);
+  for (uint32_t hops = 1; hops <= kHops; ++hops) {
+    Array<uint32_t> close = thinned(cover.choose(Near::kClose, hops, hops, kCloseCandidates), most);
+    if (!close.empty()) return close;
+  }
+  return covering;
 }
 
 uint64_t covering_heads_bytes(uint64_t rows, uint32_t degree, size_t stride, uint32_t threads) {
   const uint64_t heads = rows / kHeadShare;
+  const uint64_t most = std::min<uint64_t>(heads, kCloseCandidates);
   const uint64_t neighbors = rows * sizeof(uint32_t) +
-                             heads * ((words_of(degree) + degree + 1) * sizeof(uint32_t) + 4) +
+                             heads * ((words_of(degree) + degree + 1) * sizeof(uint32_t) + 2) +
                              threads * stride;
-  const uint64_t cover = heads * 9 + 3 * kCoveringMost * sizeof(Candidate);
+  const uint64_t cover = heads * 9 + 2 * most * sizeof(Surroundings);
+  const uint64_t centres = rows + threads * stride + 2 * most * sizeof(uint32_t);
   const uint64_t thinning =
-      kTriedAtOnce * kSamples * stride + (uint64_t{threads} + 2) * kCoveringMost * sizeof(uint32_t);
-  return neighbors + cover + thinning + 16 * kAlignment;
+      kTriedAtOnce * stride + (uint64_t{threads} + 3) * kCoveringMost * sizeof(uint32_t);
+  return neighbors + cover + centres + thinning + 20 * kAlignment;
 }
 
 }  // namespace gannet

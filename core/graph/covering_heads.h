@@ -7,34 +7,39 @@
 // Which heads are of one island is seen by their edges: two heads are near each other where each has an edge to the
 // other, and both such edges to a third; they are close where besides neither has a head much nearer. Edges from one
 // island to another (of lists that are longer than an island has heads, of repairs) sometimes have one back, hardly
-// ever a third head beside; but between islands of few heads they have. In order of rows a head covers all that are
-// kHops steps from it at most, and those that none before them covers are candidates: steps to close heads, unless
-// that takes twice as many of them. Every island has one, and one of heads far from each other several.
+// ever a third head beside; but between islands of few heads they have, and then steps lead all over the next one.
 //
-// So a candidate is left out where walks with a list of sixteen rows find it, and another head that it covers,
-// without it, each from the nearest covering head, which is hardly farther than the rows around the head that is
-// sought: what is farther is of another island, from which a single edge may lead there.
+// In order of rows a head covers all that are some steps from it at most; every one that none before covers gives a
+// candidate. It is not the head itself, but the most central of those about it, which is nearer to queries of its
+// island than heads of other islands are: a query at the edge of an island may be nearer to the edge of another.
+//
+// A candidate is left out where walks with a list of sixteen rows find it without it, from the nearest one that is
+// kept, which is hardly farther than the rows around the candidate: what is farther is of another island, from which a
+// single edge may lead there. That leaves about one of each island. So many candidates do no harm but by the time they
+// take, and those of one step to close heads serve first, then of two, then of near heads: as far as they leave no more
+// than twice as many as the last.
 //
 // Ten answers, one thread of an AMD EPYC with AVX-512 VNNI, distances and time of a query. Clusters differ in size.
 //
 //                                            heads  candidates  covering        .95            .99            .999
-//   1,000,000 x 128, 1,000 clusters         76,382       1,943     1,443  1,884  33 us   2,010  44 us   2,171  62 us
-//   1,000,000 x  96, 5,000 clusters         61,005       6,703     5,290  5,597  62 us   5,658  81 us   5,712 122 us
-//   300,000   x 768, 1,000 clusters         30,816       4,609     1,126  1,406  62 us   1,501  92 us   1,593 124 us
+//   1,000,000 x 128, 1,000 clusters         76,382       7,385     1,312  1,754  30 us   1,873  38 us   2,039  57 us
+//   1,000,000 x  96, 5,000 clusters         61,005      12,297     6,569  6,821  72 us   6,837  75 us   6,897 104 us
+//   300,000   x 768, 1,000 clusters         30,816       5,371     1,026  1,307  63 us   1,402  94 us   1,491 116 us
 //
 // From the entry points and all that their long edges lead to walks got .96 of the first in 146 us, .98 of the last
-// in 208, and more only all rows, in 1,320 and 1,820. From all candidates, without close heads, the first took as
-// long, by 2,113 to 2,396 distances; the second got .99 in 95 us and .999 only by all rows, in 1,340, as .007 of its
-// queries were in islands that had none; the last took 124 to 220 us, by 3,942 to 4,125 distances.
+// in 208, and more only all rows, in 1,320 and 1,820.
 //
-// Rejected, by the first and the last. Of candidates: edges in one direction (1,199 of the first, .977, since an
-// island may be covered from another); edges in both without a third head (1,344 and 1,104, .993 and .983); two paths
-// of two such edges instead of the third head (2,577 and 4,230, a fifth more time); heads near no other left out
-// (.944 and .983); one step (9,879), three to heads that are not close (767 and 2,207: a third of the first clusters
-// has none). Close heads wherever they are few enough at all: a tree of 200,000 rows had 4,101 candidates instead of
-// 377. Of covering heads: any distance (897 and 915, .990); 1.7 times as far instead of 1.6 (of 1,500 islands five
-// had none); the candidate alone sought (two); the rows around by the median of all edges, of which half may be long
-// (970 and 977, .992).
+// Rejected. Candidates that are the heads which cover: those of two steps to close heads, thinned until walks found
+// them and another head of each, were 1,443, 5,290 and 1,126, by 1,884 to 5,712 distances, but 612 of the 5,000
+// clusters had none, and 2.5 % of the queries of others a nearer one of another cluster: .99 of them took 1.7 times
+// as many expansions, and on an H200 five times (queues of walks there hold 64 rows, and those of the wrong island
+// fill them). Centres of two steps, 5,623: 287 clusters without. Centres that may be anywhere among the heads about:
+// 57, instead of 29. Links between heads by the edges of all rows that they stand for, some shares of them: 70 to 600
+// clusters without. Another head sought besides the candidate: 7,334 of them, 22 clusters without; 2.2 times as far
+// instead of 2.5, squared, 7,589, 20 without, and 1,712 of the first (of 1,500 islands of 30 rows one has none by
+// 2.5, by 2.2 all have one). Before there were centres: edges in one direction, or in both without a third head (.977
+// to .993 of the first); two paths of such edges instead of the third head (a fifth more time); any distance of the
+// nearest one (.990); the rows around by the median of all edges, of which half may be long (.992).
 //
 // On CUDA devices they are pivots, where calibration there finds that these serve better (tune/device_calibration.h).
 //
@@ -42,9 +47,10 @@
 // this makes: another choice needs another class of devices (place/placement.h).
 //
 // Cost, h heads of d edges, e of which have one back: h d^2 comparisons of numbers and 2 h d distances of codes by
-// all threads and, up to the first third head, h e^3 at most; then, up to six times, the neighbours of a million
-// heads at most by one; of c candidates c^2 distances of codes at most and 6,000 in walks, by all threads: 30 to 110
-// ms of builds of 20 and 13 s by two.
+// all threads and, up to the first third head, h e^3 at most; then, up to five times, the neighbours of a million
+// heads at most by one; of c candidates, 32,768 at most, c 16^2 distances for their centres, and c times those kept
+// and 6,000 in walks, by all threads. By two threads .1 to .5 s of builds of 12 to 20 s, by sixteen beside an H200
+// .01 to .1.
 #pragma once
 
 #include <cstdint>

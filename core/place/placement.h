@@ -36,10 +36,12 @@ struct HostPlacement {
 struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor
   uint32_t multiprocessors = 0;
-  /// Of DevicePlacement, a multiple of eight; plus 2 where two lists walk by bytes in place of wide codes, and 4 where
-  /// walks start at covering heads, both of which earlier versions did not. Files with 1 more are of another choice of
-  /// such heads, and serve no device.
+  /// Of DevicePlacement, a multiple of eight; plus 2 where two lists walk by bytes in place of wide codes, and
+  /// kFromCovering where walks start at covering heads, both of which earlier versions did not. Files with a part of
+  /// that alone are of other choices of such heads, and serve no device.
   uint32_t block_list_max = 0;
+
+  static constexpr uint32_t kFromCovering = 5;
 
   auto operator<=>(const DeviceClass&) const = default;
 };
@@ -57,12 +59,13 @@ class DevicePlacement {
   uint32_t multiprocessors() const { return multiprocessors_; }
   DeviceClass device_class() const {
     return {capability_, multiprocessors_,
-            block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u) | (has_covering_pivots() ? 4u : 0u)};
+            block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u) |
+                (has_covering_pivots() ? DeviceClass::kFromCovering : 0u)};
   }
   /// The same with other pivots.
   DeviceClass device_class_with_covering_pivots() const {
     DeviceClass other = device_class();
-    other.block_list_max |= 4u;
+    other.block_list_max |= DeviceClass::kFromCovering;
     return other;
   }
   bool has_covering_pivots() const { return view_.pivot_count > kPivots; }

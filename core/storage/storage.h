@@ -135,8 +135,8 @@
 //                     cell, of which there are 1 to 256. With section 15; since 1.4
 //     17  device curves  calibration curves of CUDA devices, of 800 bytes: u32 compute capability (10 major +
 //                     minor), u32 multiprocessors, u32 rows of the longest list of a block's walk, a multiple
-//                     of 8, with 2 more where walks compare bytes in place of codes 3, and 4 more where they start at
-//                     covering heads (core/graph/covering_heads.h; 1 more in files of earlier choices of
+//                     of 8, with 2 more where walks compare bytes in place of codes 3, and 5 more where they start at
+//                     covering heads (core/graph/covering_heads.h; 1 or 4 more in files of earlier choices of
 //                     these); u32 warps that walk for a query (1, 8, 16), u32 1
 //                     where all queries of a batch walk at once (only with one warp) else 0, u32 k (at least
 //                     1), u32 points (0 to 24), u32 0; then 24 times { f64 recall, f64 slack, f64 expansions at

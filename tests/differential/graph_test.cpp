@@ -2,7 +2,9 @@
 // graphs made to need it, and the measures against small closures.
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -266,9 +268,8 @@ std::vector<uint32_t> distances_of(const Codes& codes, uint32_t to, const std::v
   return distances;
 }
 
-/// Best-first search from `from` with a list of 16 rows: whether it meets `sought` within 64 steps, without one row.
-bool finds_row(const Codes& codes, const SearchGraph& graph, uint32_t from, uint32_t sought,
-               uint32_t without) {
+/// Best-first search from `from` with a list of 16 rows: whether it meets `sought` within 64 steps.
+bool finds_row(const Codes& codes, const SearchGraph& graph, uint32_t from, uint32_t sought) {
   const auto entry_of = [&](uint32_t row) {
     return std::pair(distances_of(codes, sought, {row}).front(), row);
   };
@@ -282,7 +283,7 @@ bool finds_row(const Codes& codes, const SearchGraph& graph, uint32_t from, uint
     expanded.insert(row);
     for (const uint32_t target : graph.row(row)) {
       if (target == sought) return true;
-      if (target != kNoRow && target != without && !expanded.contains(target)) list.insert(entry_of(target));
+      if (target != kNoRow && !expanded.contains(target)) list.insert(entry_of(target));
     }
     while (list.size() > 16) list.erase(std::prev(list.end()));
   }
@@ -291,7 +292,7 @@ bool finds_row(const Codes& codes, const SearchGraph& graph, uint32_t from, uint
 
 /// Whether such a search finds a row from the nearest of some, unless that is far.
 bool is_found(const Codes& codes, const SearchGraph& graph, uint32_t sought,
-              const std::vector<uint32_t>& rows, uint32_t without) {
+              const std::vector<uint32_t>& rows) {
   if (rows.empty()) return false;
   std::vector<uint32_t> targets;
   for (const uint32_t target : graph.row(sought))
@@ -301,7 +302,7 @@ bool is_found(const Codes& codes, const SearchGraph& graph, uint32_t sought,
   const std::vector<uint32_t> distances = distances_of(codes, sought, rows);
   const auto nearest = std::min_element(distances.begin(), distances.end());
   return *nearest <= 2.5 * around[around.size() / 8] &&
-         finds_row(codes, graph, rows[nearest - distances.begin()], sought, without);
+         finds_row(codes, graph, rows[nearest - distances.begin()], sought);
 }
 
 using HeadsOfEach = std::map<uint32_t, std::vector<uint32_t>>;
@@ -341,57 +342,86 @@ std::pair<HeadsOfEach, HeadsOfEach> near_heads(const Codes& codes, const SearchG
   return {near, close};
 }
 
-/// Heads that none before them reaches in so many steps, each with all that it reaches.
-std::vector<std::vector<uint32_t>> candidates_of(const SearchGraph& graph, HeadsOfEach& near, uint32_t hops) {
-  std::vector<std::vector<uint32_t>> candidates;
+/// Of 16 rows at most, spread over some, the one with the least sum of distances to these that is not far from the
+/// first.
+uint32_t centre_of(const Codes& codes, const std::vector<uint32_t>& about) {
+  std::vector<uint32_t> rows;
+  const size_t count = std::min<size_t>(about.size(), 16);
+  for (size_t i = 0; i < count; ++i) rows.push_back(about[i * about.size() / count]);
+  const std::vector<uint32_t> from_first = distances_of(codes, rows[0], rows);
+  double bound = 0;
+  if (count > 1) bound = 1.8 * *std::min_element(from_first.begin() + 1, from_first.end());
+  std::pair<double, size_t> best = {std::numeric_limits<double>::infinity(), 0};
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0 && from_first[i] > bound) continue;
+    const std::vector<uint32_t> distances = distances_of(codes, rows[i], rows);
+    best = std::min(best, std::pair(std::accumulate(distances.begin(), distances.end(), 0.0), i));
+  }
+  return rows[best.second];
+}
+
+/// The centres about heads that none before them reaches in so many steps, each once.
+std::vector<uint32_t> candidates_of(const Codes& codes, const SearchGraph& graph, HeadsOfEach& near,
+                                    uint32_t hops) {
+  std::vector<uint32_t> candidates;
   std::set<uint32_t> covered;
   for (const uint32_t head : graph.heads) {
     if (covered.contains(head)) continue;
     std::vector<uint32_t> front = {head};
     size_t begin = 0;
-    for (uint32_t hop = 0; hop < hops; ++hop) {
+    for (uint32_t hop = 0; hop < std::max(hops, 2u); ++hop) {
       for (const size_t end = front.size(); begin < end; ++begin) {
         for (const uint32_t other : std::vector<uint32_t>(near[front[begin]]))
           if (!holds(front, other)) front.push_back(other);
       }
+      if (hop < hops) covered.insert(front.begin(), front.end());
     }
-    covered.insert(front.begin(), front.end());
-    candidates.push_back(front);
+    const uint32_t centre = centre_of(codes, front);
+    if (!holds(candidates, centre)) candidates.push_back(centre);
   }
   return candidates;
 }
 
+/// Those that are not found from the ones before.
+std::vector<uint32_t> thinned(const Codes& codes, const SearchGraph& graph,
+                              const std::vector<uint32_t>& candidates) {
+  std::vector<uint32_t> kept;
+  for (const uint32_t candidate : candidates)
+    if (!is_found(codes, graph, candidate, kept)) kept.push_back(candidate);
+  return kept;
+}
+
 }  // namespace
 
-TEST_CASE("covering heads: no earlier one reaches them in a few steps to heads near it, or finds them") {
-  // Heads of few edges are near close ones alone; of many in 3 columns also others, without which candidates are too many.
-  for (const bool close_serve : {true, false}) {
-    const uint32_t islands = close_serve ? 900 : 600, size = close_serve ? 24 : 40;
-    const uint32_t degree = close_serve ? 8 : 24;
-    const MadeData data(islands * size, close_serve ? 6 : 3, Shape::kUniform, 9);
-    SearchGraph graph = islands_of(islands, size, degree);
+TEST_CASE("covering heads: centres about heads that no earlier one reaches, unless walks find them") {
+  // Of heads with many edges some that are not close are near, too, and without these walks find fewer.
+  struct Case {
+    uint32_t islands, size, degree, dim;
+    uint32_t close_hops;  // of close heads; 0: of near ones
+  };
+  for (const Case c : {Case{900, 24, 8, 6, 1}, {600, 40, 28, 6, 2}, {600, 40, 24, 3, 0}}) {
+    const MadeData data(c.islands * c.size, c.dim, Shape::kUniform, 9);
+    SearchGraph graph = islands_of(c.islands, c.size, c.degree);
     REQUIRE(covering_heads(graph, data.codes, kTwoThreads).empty());
     REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
     REQUIRE(graph.heads.size() > graph.entries.size());
     auto [near, close] = near_heads(data.codes, graph);
-    std::vector<std::vector<uint32_t>> candidates = candidates_of(graph, near, 2);
-    const size_t most = 2 * candidates.size();
-    bool are_close = false;
-    for (uint32_t hops = 2; hops <= 4 && !are_close; ++hops) {
-      const auto closer = candidates_of(graph, close, hops);
-      are_close = closer.size() <= most;
-      if (are_close) candidates = closer;
+    std::vector<uint32_t> candidates = candidates_of(data.codes, graph, near, 2);
+    std::vector<uint32_t> wanted = thinned(data.codes, graph, candidates);
+    const size_t most = 2 * wanted.size();
+    uint32_t close_hops = 0;
+    for (uint32_t hops = 1; hops <= 2 && close_hops == 0; ++hops) {
+      const std::vector<uint32_t> closer = candidates_of(data.codes, graph, close, hops);
+      const std::vector<uint32_t> left = thinned(data.codes, graph, closer);
+      if (left.size() > most) continue;
+      close_hops = hops;
+      candidates = closer;
+      wanted = left;
     }
-    REQUIRE(are_close == close_serve);
-    std::vector<uint32_t> wanted;
-    for (const std::vector<uint32_t>& front : candidates) {
-      const bool is_needed =
-          !is_found(data.codes, graph, front[0], wanted, front[0]) ||
-          (front.size() > 1 && !is_found(data.codes, graph, front[front.size() / 2], wanted, front[0]));
-      if (is_needed) wanted.push_back(front[0]);
-    }
+    REQUIRE(close_hops == c.close_hops);
     REQUIRE((candidates.size() > 10 && candidates.size() < graph.heads.size() * 9 / 10));
     REQUIRE((wanted.size() > candidates.size() / 10 && wanted.size() < candidates.size() * 9 / 10));
+    std::sort(wanted.begin(), wanted.end());
     for (const bool again : {false, true}) {
       const Array<uint32_t> found = covering_heads(graph, data.codes, again ? kTwoThreads : Execution{});
       REQUIRE(std::equal(wanted.begin(), wanted.end(), found.begin(), found.end()));
