@@ -147,6 +147,9 @@ class Codes {
     walk_over(projected_->data(), projected_->width());
   }
 
+  /// Whether walks of the CPU compare these codes, and no others in place of them.
+  bool walks_by_codes() const { return scaled_ == nullptr && projected_ == nullptr && !by_halves_; }
+
   /// Whether the distances that walks of the CPU compare are the reported distances.
   bool walks_report() const { return lossless_ && projected_ == nullptr; }
 

@@ -21,7 +21,9 @@ struct PlacedSegment {
   explicit PlacedSegment(Dataset&& rows) : segment(std::move(rows)), host{segment} {}
   PlacedSegment(const PlacedSegment&) = delete;
 
-  uint64_t bytes() const { return segment.bytes() + host.workspaces.bytes() + devices.host_bytes(); }
+  uint64_t bytes() const {
+    return segment.bytes() + host.workspaces.bytes() + host.covering_codes.bytes() + devices.host_bytes();
+  }
   /// The curves of the CPU's walks, measured now if they were postponed.
   const Calibration& curves(const Execution& execution) const { return calibration.get(segment, execution); }
   /// The highest mean recall of ten answers seen.

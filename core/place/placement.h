@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/execution.h"
+#include "place/covering_codes.h"
 #include "place/index_view.h"
 #include "place/nearest_sample.h"
 #include "place/pivots.h"
@@ -28,7 +29,8 @@ class StreamFence;
 struct HostPlacement {
   const Segment& segment;
   mutable WorkspacePool workspaces = {};
-  mutable NearestSample nearest = {};  // for GGNN's search
+  mutable NearestSample nearest = {};         // for GGNN's search
+  mutable CoveringCodes covering_codes = {};  // for searches with a slack
 };
 
 /// The properties of a device that decide which recall an effort gives, and which walks it can do. Devices of one class

@@ -106,7 +106,8 @@ struct SearchWorkspace final : Workspace {
   uint32_t level = kWholeRows;      // which edges of rows with prefixes are read (graph/adjacency.h)
   uint32_t edges_part = kAllEdges;  // and which part of those
   bool from_groups = false;         // short lists start from groups of entry points, and walks with a slack
-  std::span<const uint32_t> covering;  // where other walks with a slack start, unless there are none
+  std::span<const uint32_t> covering;     // where other walks with a slack start, unless there are none
+  const Codes* covering_codes = nullptr;  // theirs, by place; null: they are read by row
 
   /// Whether a walk with a list of `length` starts from groups.
   bool starts_from_groups(uint32_t length) const { return from_groups && entries.serve(length); }

@@ -25,6 +25,9 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
   const Segment& segment = host.segment;
   const TwoListsPlan walk = std::get<TwoListsPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
+  const Codes* const covering_codes =
+      walk.covering.empty() ? nullptr
+                            : host.covering_codes.of(walk.covering, segment.codes, execution.memory);
   answer_by_turns<SlackSearch, SearchWorkspace>(
       host, batch, execution, counts,
       [&] {
@@ -36,6 +39,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
         workspace.level = kWholeRows;  // a search by a beam may have had it before
         workspace.from_groups = walk.from_groups;
         workspace.covering = walk.covering;
+        workspace.covering_codes = covering_codes;
         search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.slack,
                        workspace);
       });

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "search/slack.h"
@@ -120,21 +121,50 @@ class SlackWalk {
   }
 
  private:
+  static constexpr size_t kFirstStarts = 32;
+
   /// Compares twice as many starts at a time as before, so that most lie beyond the bound of those before them: to let 640
   /// into the list took half of a walk's time.
   template <class Narrow>
   void compare_starts(const Narrow& narrow_bound) {
-    constexpr size_t kFirst = 32;
     const bool from_groups = workspace_.from_groups && workspace_.entries.exist();
-    std::span<const uint32_t> starts = workspace_.covering;
-    if (from_groups || starts.empty())
-      starts = choose_starts(codes_, graph_, from_groups, workspace_, counts);
+    if (!from_groups && !workspace_.covering.empty()) return compare_covering(narrow_bound);
+    std::span<const uint32_t> starts = choose_starts(codes_, graph_, from_groups, workspace_, counts);
     const size_t most = workspace_.candidates.size();
-    for (size_t some = std::min(kFirst, most); !starts.empty(); some = std::min(2 * some, most)) {
+    for (size_t some = std::min(kFirstStarts, most); !starts.empty(); some = std::min(2 * some, most)) {
       some = std::min(some, starts.size());
       const uint32_t count = enter(starts.data(), static_cast<uint32_t>(some), workspace_.candidates.data());
       compare(workspace_.candidates.data(), count);
       starts = starts.subspan(some);
+      narrow_bound();
+    }
+  }
+
+  /// The same of covering heads, of which those beyond the bound are not noted as met: few are met again.
+  template <class Narrow>
+  void compare_covering(const Narrow& narrow_bound) {
+    const std::span<const uint32_t> heads = workspace_.covering;
+    const size_t most = workspace_.candidates.size();
+    uint32_t* const rows = workspace_.candidates.data();
+    uint32_t* const distances = workspace_.code_distances.data();
+    size_t some = std::min(kFirstStarts, most);
+    for (size_t begin = 0; begin < heads.size(); begin += some, some = std::min(2 * some, most)) {
+      some = std::min(some, heads.size() - begin);
+      const auto count = static_cast<uint32_t>(some);
+      counts.distances += count;
+      workspace_.compared(count, list.size());
+      if (workspace_.covering_codes != nullptr) {
+        std::iota(rows, rows + some, static_cast<uint32_t>(begin));
+        workspace_.covering_codes->distances(workspace_.code.data(), rows, count, distances);
+      } else {
+        codes_.walk_distances(workspace_.code.data(), heads.data() + begin, count, distances);
+      }
+      uint32_t near = 0;
+      for (uint32_t i = 0; i < count; ++i) {
+        if (distances[i] >= bound_ || enter(heads.data() + begin + i, 1, rows + near) == 0) continue;
+        distances[near++] = distances[i];
+      }
+      list.insert(distances, rows, near);
       narrow_bound();
     }
   }

@@ -548,12 +548,13 @@ struct PlainSlackWalk {
     }
     return fresh;
   }
-  void compare(const std::vector<uint32_t>& rows) {
+  /// Of covering heads only those within the bound are noted as met, so that `is_met` is false.
+  void compare(const std::vector<uint32_t>& rows, bool is_met = true) {
     distances += rows.size();
     std::vector<uint32_t> found(rows.size());
     segment.codes.walk_distances(code.data(), rows.data(), static_cast<uint32_t>(rows.size()), found.data());
     for (size_t i = 0; i < rows.size(); ++i) {
-      if (value(found[i]) >= bound) continue;
+      if (value(found[i]) >= bound || (!is_met && meet(&rows[i], 1).empty())) continue;
       list.insert({found[i], rows[i]});
       open.insert({found[i], rows[i]});
     }
@@ -594,7 +595,11 @@ struct PlainSlackWalk {
     for (size_t first = 0, some = std::min<size_t>(32, most); first < starts.size();
          first += some, some = std::min(2 * some, most)) {
       some = std::min(some, starts.size() - first);
-      compare(meet(starts.data() + first, static_cast<uint32_t>(some)));
+      const auto chunk = starts.subspan(first, some);
+      if (covering.empty())
+        compare(meet(chunk.data(), static_cast<uint32_t>(some)));
+      else
+        compare({chunk.begin(), chunk.end()}, false);
     }
     std::vector<uint32_t> waiting;
     while (true) {
@@ -719,6 +724,57 @@ TEST_CASE("a walk with slack starts at covering heads where its plan says so, wh
   for (uint32_t i = 0; i < many.size(); ++i) many[i] = 7 * i;
   const HostPlacement fresh{built->segment};
   search_at(fresh, many);
+  // Others than those whose codes have been copied.
+  search_at(fresh, std::span(many).first(500));
+}
+
+TEST_CASE("codes of covering heads are those of the rows, for these heads alone") {
+  const std::vector<uint32_t> heads = {3, 4, 250, 511, 1000, 1999};
+  const auto check = [&](const PlacedSegment& built, const MatrixView& queries) {
+    const Codes& codes = built.segment.codes;
+    CoveringCodes covering;
+    REQUIRE(covering.bytes() == 0);
+    const Codes* const copied = covering.of(heads, codes, {});
+    REQUIRE((copied != nullptr && covering.bytes() >= heads.size() * codes.stride()));
+    REQUIRE(covering.of(std::span(heads).first(5), codes, {}) == nullptr);
+    REQUIRE(covering.of(heads, codes, {}) == copied);
+    const QueryBlock block(built.segment.dataset, queries, {});
+    std::vector<uint8_t> code(codes.walk_query_bytes());
+    const std::vector<uint32_t> places = {0, 1, 2, 3, 4, 5};
+    std::vector<uint32_t> wanted(6), found(6);
+    for (uint32_t query = 0; query < queries.rows; ++query) {
+      codes.encode_walk_query(block[query], code.data());
+      codes.walk_distances(code.data(), heads.data(), 6, wanted.data());
+      copied->distances(code.data(), places.data(), 6, found.data());
+      REQUIRE(found == wanted);
+    }
+  };
+  for (const uint32_t dim : {2u, 24u}) {  // 2: codes are floats
+    const Floats rows(2000, dim, 95, 1);
+    const Floats queries(20, dim, 96, 1);
+    const auto built = build_floats(rows, ANN_METRIC_L2, false);
+    REQUIRE(built->segment.codes.wide() == (dim == 2));
+    check(*built, queries.view());
+  }
+  const MadeData bytes(2000, 24, Shape::kUniform, 97);
+  for (const int32_t element : {ANN_U8, ANN_I8}) {
+    const MatrixView rows{bytes.bytes.data(), 2000, 24, element, 24};
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = 24;
+    shape.metric = ANN_METRIC_L2;
+    shape.element = element;
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.calibrate = ANN_OFF;
+    const auto built =
+        build(shape, rows, nullptr, plan_build(params, shape, 2000, 2), nullptr, {{}, 2, nullptr});
+    REQUIRE(built->segment.codes.flip() == (element == ANN_I8 ? 0x80 : 0));
+    check(*built, {bytes.bytes.data(), 20, 24, element, 24});
+  }
+  // Rows with a scale each.
+  const Floats rows(2000, 24, 98, 1);
+  const auto product = build_floats(rows, ANN_METRIC_INNER_PRODUCT, false);
+  CoveringCodes none;
+  REQUIRE(none.of(heads, product->segment.codes, {}) == nullptr);
 }
 
 TEST_CASE("a walk with slack reads whole rows, whoever searched before") {
