@@ -113,8 +113,8 @@ struct Chooser {
     return best;
   }
 
-  /// A start whose code lies behind that of the last one (place/covering_codes.h) takes so much of the time of a row that
-  /// a walk meets: 5 ns of 15 in a processor's caches, of 55 beyond. 5,000 clusters at .8: 44 us instead of 73.
+  /// A start whose code lies behind that of the last one (place/covering_codes.h) takes so much of the time of a row
+  /// that a walk meets: 5 ns of 15 in a processor's caches, of 55 beyond. 5,000 clusters at .8: 44 us instead of 73.
   static constexpr double kInARow = 0.15;
 
   std::optional<SlackWay> slack_way(const KnobCurves& curves, std::span<const uint32_t> covering) const {
