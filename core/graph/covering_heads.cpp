@@ -279,7 +279,9 @@ class Centres {
     double from_first[kSamples];
     compare(rows, 0, about.count, worker, from_first);
     double bound = std::numeric_limits<double>::infinity();
-    for (uint32_t i = 1; i < about.count; ++i) bound = std::min(bound, kCentreMost * from_first[i]);
+    // Some may have the code of the first.
+    for (uint32_t i = 1; i < about.count; ++i)
+      if (from_first[i] > 0) bound = std::min(bound, kCentreMost * from_first[i]);
     uint32_t best = 0;
     double least = std::numeric_limits<double>::infinity();
     for (uint32_t i = 0; i < about.count; ++i) {
@@ -436,6 +438,7 @@ Array<uint32_t> covering_heads(const SearchGraph& graph, const Codes& codes, con
   };
   Array<uint32_t> covering =
       thinned(cover.choose(Near::kAny, kHops, kHopsMost, kCoveringMost), kCoveringMost);
+  if (covering.empty()) return covering;
   const size_t most = std::min<size_t>(kCloseMost * covering.size(), kCoveringMost);
   for (uint32_t hops = 1; hops <= kHops; ++hops) {
     Array<uint32_t> close = thinned(cover.choose(Near::kClose, hops, hops, kCloseCandidates), most);
@@ -448,7 +451,7 @@ uint64_t covering_heads_bytes(uint64_t rows, uint32_t degree, size_t stride, uin
   const uint64_t heads = rows / kHeadShare;
   const uint64_t most = std::min<uint64_t>(heads, kCloseCandidates);
   const uint64_t neighbors = rows * sizeof(uint32_t) +
-                             heads * ((words_of(degree) + degree + 1) * sizeof(uint32_t) + 2) +
+                             heads * ((words_of(degree) + degree + 1) * sizeof(uint32_t) + 4) +
                              threads * stride;
   const uint64_t cover = heads * 9 + 2 * most * sizeof(Surroundings);
   const uint64_t centres = rows + threads * stride + 2 * most * sizeof(uint32_t);

@@ -113,10 +113,6 @@ struct Chooser {
     return best;
   }
 
-  /// A start whose code lies behind that of the last one (place/covering_codes.h) takes so much of the time of a row
-  /// that a walk meets: 5 ns of 15 in a processor's caches, of 55 beyond. 5,000 clusters at .8: 44 us instead of 73.
-  static constexpr double kInARow = 0.15;
-
   std::optional<SlackWay> slack_way(const KnobCurves& curves, std::span<const uint32_t> covering) const {
     if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
     Effort effort(curves.knob(request.k, request.recall));
@@ -130,10 +126,10 @@ struct Chooser {
     effort.from_groups = covering.empty() && placed.curves(execution).from_groups().slacks &&
                          curves.knob_most(request.k, request.recall) <= EntryGroups::kSlackMost;
     const Segment& segment = placed.segment;
-    const bool in_a_row = !covering.empty() && segment.codes.walks_by_codes();
-    const double work =
-        slack_work(segment.graph, entries_compared(segment, effort) * (in_a_row ? kInARow : 1),
-                   segment.codes.walk_stride(), curves.cost(&KnobPoint::bound, request.k, effort.knob));
+    const double starts = covering.empty() ? entries_compared(segment, effort)
+                                           : CoveringCodes::counted(covering.size(), segment.codes);
+    const double work = slack_work(segment.graph, starts, segment.codes.walk_stride(),
+                                   curves.cost(&KnobPoint::bound, request.k, effort.knob));
     return SlackWay{effort, reaches, work};
   }
 

@@ -7,7 +7,7 @@
 
 #include "search/device_search.h"
 #include "tune/device_calibration.h"
-#include "tune/measured_once.h"
+#include "base/measured_once.h"
 #include "tune/tuning.h"
 
 namespace gannet {

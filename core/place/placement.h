@@ -29,8 +29,8 @@ class StreamFence;
 struct HostPlacement {
   const Segment& segment;
   mutable WorkspacePool workspaces = {};
-  mutable NearestSample nearest = {};         // for GGNN's search
-  mutable CoveringCodes covering_codes = {};  // for searches with a slack
+  mutable NearestSample nearest = {};  // for GGNN's search
+  CoveringCodes covering_codes = {};   // for searches with a slack
 };
 
 /// The properties of a device that decide which recall an effort gives, and which walks it can do. Devices of one class

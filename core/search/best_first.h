@@ -94,7 +94,7 @@ struct SearchWorkspace final : Workspace {
   Visited visited;
   Array<uint8_t> values;           // the query, prepared for the dataset
   Array<uint8_t> code;             // [walk_query_bytes] the query's code
-  Array<uint32_t> candidates;      // rows of a step that have not been met
+  Array<uint32_t> candidates;      // rows of a step that have not been met, or places of starts
   Array<uint32_t> code_distances;  // theirs
   EntryGroups entries;             // where walks start
   Array<uint32_t> starts;          // of one walk

@@ -26,8 +26,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
   const TwoListsPlan walk = std::get<TwoListsPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
   const Codes* const covering_codes =
-      walk.covering.empty() ? nullptr
-                            : host.covering_codes.of(walk.covering, segment.codes, execution.memory);
+      walk.covering.empty() ? nullptr : host.covering_codes.of(walk.covering, segment.codes, execution);
   answer_by_turns<SlackSearch, SearchWorkspace>(
       host, batch, execution, counts,
       [&] {

@@ -309,8 +309,6 @@ class SlackWalks {
   /// Lets walks start at covering heads instead of entry points and groups of these.
   void start_at(std::span<const uint32_t> covering) {
     covering_ = covering;
-    walked_ = static_cast<size_t>(
-        std::ranges::count_if(covering, [&](uint32_t row) { return !sample_.held_out.holds(row); }));
     for (SearchWorkspace& workspace : workspaces_) workspace.covering = covering;
     std::fill(has_all_.begin(), has_all_.end(), uint8_t{0});
   }
@@ -323,7 +321,13 @@ class SlackWalks {
   /// How many rows those compare at their start, about.
   double starts_compared(size_t begin) const {
     if (starts_from_groups(begin)) return EntryGroups::compared_of(segment_.codes, segment_.graph);
-    return static_cast<double>(covering_.empty() ? segment_.graph.entries.size() : walked_);
+    return static_cast<double>(covering_.empty() ? segment_.graph.entries.size() : covering_.size());
+  }
+
+  /// The rows that a walk meets in the time of these.
+  double starts_counted(size_t begin) const {
+    return covering_.empty() ? starts_compared(begin)
+                             : CoveringCodes::counted(covering_.size(), segment_.codes);
   }
 
   /// Measures slacks [begin, end), a stage, for the curves that are open.
@@ -415,7 +419,6 @@ class SlackWalks {
   uint32_t curves_;
   const Execution& execution_;
   std::span<const uint32_t> covering_;
-  size_t walked_ = 0;  // of these, which queries that are held out are not
   std::vector<SearchWorkspace> workspaces_;
   Array<double> shares_;         // [kStops, kKsMost, kSampleMax[0]]
   Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
@@ -719,8 +722,9 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
                        beam});
         // From groups more is not promised, however much is found.
         const bool is_enough = !from_groups && recall.mean >= KnobCurve::kEnough;
-        open[c] = !is_enough && slack_work(segment.graph, starts, segment.codes.walk_stride(), beam) <=
-                                    exact_work(segment.dataset, 1);
+        const double work =
+            slack_work(segment.graph, walks.starts_counted(begin), segment.codes.walk_stride(), beam);
+        open[c] = !is_enough && work <= exact_work(segment.dataset, 1);
       }
     }
     begin = end;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "tune/calibration.h"
-#include "tune/measured_once.h"
+#include "base/measured_once.h"
 
 namespace gannet {
 

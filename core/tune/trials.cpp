@@ -7,7 +7,7 @@
 #include "search/exact.h"
 #include "search/exact_cuda.h"
 #include "search/host_batch.h"
-#include "tune/measured_once.h"
+#include "base/measured_once.h"
 
 namespace gannet {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tune/curves.h"
-#include "tune/measured_once.h"
+#include "base/measured_once.h"
 #include "tune/trials.h"
 
 namespace gannet {

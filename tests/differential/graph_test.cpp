@@ -349,8 +349,9 @@ uint32_t centre_of(const Codes& codes, const std::vector<uint32_t>& about) {
   const size_t count = std::min<size_t>(about.size(), 16);
   for (size_t i = 0; i < count; ++i) rows.push_back(about[i * about.size() / count]);
   const std::vector<uint32_t> from_first = distances_of(codes, rows[0], rows);
-  double bound = 0;
-  if (count > 1) bound = 1.8 * *std::min_element(from_first.begin() + 1, from_first.end());
+  double bound = std::numeric_limits<double>::infinity();
+  for (const uint32_t distance : from_first)
+    if (distance != 0) bound = std::min(bound, 1.8 * distance);
   std::pair<double, size_t> best = {std::numeric_limits<double>::infinity(), 0};
   for (size_t i = 0; i < count; ++i) {
     if (i > 0 && from_first[i] > bound) continue;

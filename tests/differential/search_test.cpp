@@ -734,10 +734,10 @@ TEST_CASE("codes of covering heads are those of the rows, for these heads alone"
     const Codes& codes = built.segment.codes;
     CoveringCodes covering;
     REQUIRE(covering.bytes() == 0);
-    const Codes* const copied = covering.of(heads, codes, {});
+    const Codes* const copied = covering.of(heads, codes, Execution{});
     REQUIRE((copied != nullptr && covering.bytes() >= heads.size() * codes.stride()));
-    REQUIRE(covering.of(std::span(heads).first(5), codes, {}) == nullptr);
-    REQUIRE(covering.of(heads, codes, {}) == copied);
+    REQUIRE(covering.of(std::span(heads).first(5), codes, Execution{}) == nullptr);
+    REQUIRE(covering.of(heads, codes, Execution{}) == copied);
     const QueryBlock block(built.segment.dataset, queries, {});
     std::vector<uint8_t> code(codes.walk_query_bytes());
     const std::vector<uint32_t> places = {0, 1, 2, 3, 4, 5};
@@ -774,7 +774,7 @@ TEST_CASE("codes of covering heads are those of the rows, for these heads alone"
   const Floats rows(2000, 24, 98, 1);
   const auto product = build_floats(rows, ANN_METRIC_INNER_PRODUCT, false);
   CoveringCodes none;
-  REQUIRE(none.of(heads, product->segment.codes, {}) == nullptr);
+  REQUIRE(none.of(heads, product->segment.codes, Execution{}) == nullptr);
 }
 
 TEST_CASE("a walk with slack reads whole rows, whoever searched before") {
