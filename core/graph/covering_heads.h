@@ -22,9 +22,9 @@
 // Ten answers, one thread of an AMD EPYC with AVX-512 VNNI, distances and time of a query. Clusters differ in size.
 //
 //                                            heads  candidates  covering        .95            .99            .999
-//   1,000,000 x 128, 1,000 clusters         76,382       7,385     1,312  1,754  28 us   1,873  38 us   2,039  57 us
-//   1,000,000 x  96, 5,000 clusters         61,005      12,297     6,569  6,827  44 us   6,842  48 us   6,899  85 us
-//   300,000   x 768, 1,000 clusters         30,816       5,371     1,026  1,308  60 us   1,402  93 us   1,491 116 us
+//   1,000,000 x 128, 1,000 clusters         76,382       7,385     1,312  1,754  29 us   1,873  38 us   2,039  57 us
+//   1,000,000 x  96, 5,000 clusters         61,005      12,297     6,569  6,827  45 us   6,842  49 us   6,899  92 us
+//   300,000   x 768, 1,000 clusters         30,816       5,371     1,026  1,308  64 us   1,402  96 us   1,491 119 us
 //
 // From the entry points and all that their long edges lead to walks got .96 of the first in 146 us, .98 of the last
 // in 208, and more only all rows, in 1,320 and 1,820.

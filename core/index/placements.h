@@ -5,9 +5,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/measured_once.h"
 #include "search/device_search.h"
 #include "tune/device_calibration.h"
-#include "base/measured_once.h"
 #include "tune/tuning.h"
 
 namespace gannet {

@@ -2,10 +2,10 @@
 //
 // The heads (graph/covering_heads.h) lie anywhere among the rows: as many pages as heads, more than a processor knows
 // the addresses of, and no order in which it could read ahead. Side by side they are read at the rate of its second
-// cache. Time of a query for .95 and .999 of ten answers, one thread of an AMD EPYC with AVX-512 VNNI:
+// cache. Time of a query for .95 and .999 of ten answers, one thread of an AMD EPYC with AVX-512 VNNI, by turns:
 //
 //                                       heads        by number        side by side
-//     1,000,000 x  96, 5,000 clusters   6,569      72  104 us         44   80 us
+//     1,000,000 x  96, 5,000 clusters   6,569      72  104 us         43   80 us
 //     1,000,000 x 128, 3,000 islands    3,000      45   50            34   42
 //     300,000   x 768, 1,000 clusters   1,026      63  116            57  115
 //     1,000,000 x 128, 1,000 clusters   1,312      30   56            28   58

@@ -6,8 +6,8 @@
 // that a build of the CPU measures, where a device's build once measured beams alone.
 #pragma once
 
-#include "tune/calibration.h"
 #include "base/measured_once.h"
+#include "tune/calibration.h"
 
 namespace gannet {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/measured_once.h"
 #include "base/random.h"
 #include "search/exact.h"
 #include "search/exact_cuda.h"
 #include "search/host_batch.h"
-#include "base/measured_once.h"
 
 namespace gannet {
 namespace {

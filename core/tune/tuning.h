@@ -14,8 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "tune/curves.h"
 #include "base/measured_once.h"
+#include "tune/curves.h"
 #include "tune/trials.h"
 
 namespace gannet {
