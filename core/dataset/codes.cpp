@@ -18,7 +18,6 @@ constexpr uint32_t kSampledRows = 128;
 constexpr float kStepsApart = 16;
 constexpr uint32_t kFirstColumns = 64;  // that tell most rows apart
 constexpr int64_t kNearShare = 20;
-constexpr uint32_t kWidePiece = 128;              // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 constexpr float kQueryMax =
     1e15f;  // of a column: a query may lie beyond all rows, but its square stays in range
@@ -473,7 +472,9 @@ void Codes::half_distances(const uint8_t* code, const uint32_t* ids, uint32_t co
 
 void Codes::pack(const uint8_t* block, uint32_t count, uint8_t* packed) const {
   if (wide_) {
-    std::memcpy(packed, block, count * stride_);
+    kernels().float_pack(reinterpret_cast<const float*>(block),
+                         static_cast<uint32_t>(stride_ / sizeof(float)), count,
+                         reinterpret_cast<float*>(packed));
   } else {
     kernels().code_pack(block, stride_, count, packed);
   }
@@ -481,18 +482,12 @@ void Codes::pack(const uint8_t* block, uint32_t count, uint8_t* packed) const {
 
 void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
                  uint32_t* out, size_t out_stride) const {
-  if (!wide_) {
+  if (wide_) {
+    kernels().float_tile(reinterpret_cast<const float*>(left), left_count,
+                         reinterpret_cast<const float*>(packed), right_count,
+                         static_cast<uint32_t>(stride_ / sizeof(float)), out, out_stride);
+  } else {
     kernels().code_tile(left, left_count, packed, right_count, stride_, out, out_stride);
-    return;
-  }
-  float line[kWidePiece];
-  for (uint32_t i = 0; i < left_count; ++i) {
-    for (uint32_t first = 0; first < right_count; first += kWidePiece) {
-      const uint32_t count = std::min(kWidePiece, right_count - first);
-      kernels().squared_l2[ANN_F32](left + i * stride_, wide_rows(packed + first * stride_), nullptr, count,
-                                    line);
-      std::memcpy(out + i * out_stride + first, line, count * sizeof(float));
-    }
   }
 }
 

@@ -27,6 +27,8 @@ constexpr Kernels table_of_level(const char* name, decltype(Kernels::code_tile) 
       code_gather,
       code_pack,
       tile,
+      float_pack,
+      float_tile,
       nearest_in_rows,
       nearest_in_columns,
       show_nearest,

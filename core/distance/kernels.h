@@ -141,6 +141,12 @@ struct Kernels {
   void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
                     size_t stride, uint32_t* out, size_t out_stride);
 
+  /// The same of codes that are floats (float_tile.h): `columns` a row, a multiple of 16 and zero beyond the dimension.
+  /// The bits of floats that squared_l2 gives; packed_bytes() of room.
+  void (*float_pack)(const float* block, uint32_t columns, uint32_t count, float* packed);
+  void (*float_tile)(const float* left, uint32_t left_count, const float* packed, uint32_t right_count,
+                     uint32_t columns, uint32_t* out, size_t out_stride);
+
   /// The first place of the smallest value in each row, and in each column, of a tile.
   void (*nearest_in_rows)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
                           uint32_t* places);

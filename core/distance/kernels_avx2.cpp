@@ -10,6 +10,7 @@
 #include "distance/bounds.h"
 #include "distance/column_pairs.h"
 #include "distance/detours.h"
+#include "distance/float_tile.h"
 #include "distance/element.h"
 #include "distance/row_loops.h"
 #include "distance/near_list.h"

@@ -8,6 +8,7 @@
 #include "distance/bounds.h"
 #include "distance/column_pairs.h"
 #include "distance/detours.h"
+#include "distance/float_tile.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"
 #include "distance/tile_minima.h"

@@ -18,6 +18,7 @@
 #include "distance/row_loops_avx512.h"
 #include "distance/bounds.h"
 #include "distance/detours.h"
+#include "distance/float_tile.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"
 #include "distance/tile_minima.h"

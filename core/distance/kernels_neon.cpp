@@ -9,6 +9,7 @@
 
 #include "distance/bounds.h"
 #include "distance/detours.h"
+#include "distance/float_tile.h"
 #include "distance/element.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"

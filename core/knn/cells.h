@@ -11,7 +11,7 @@
 //             as long as they help                                          (cells_refine.h)
 //   fall back where even then less than 0.90 is found: NN-Descent, and the better of both lists
 //
-// Float codes. Tiles of floats take eight times as long as tiles of bytes, so where floats are three times as long
+// Float codes. Tiles of floats take six to ten times as long as tiles of bytes, so where floats are three times as long
 // (from 33 columns on) map and products are of bytes in their place (Codes::as_bytes), and each row's candidates, k / 2
 // + 24 more than wanted, are re-ranked as floats; refinement compares floats. A sample looks for the true neighbours
 // among candidates by bytes too: where these rank late for a quarter of the sample, as in far islands, or the lists

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "catch.h"
 #include "distance/element.h"
@@ -125,6 +126,34 @@ TEST_CASE("extremes of bytes at the largest dimension stay within 32 bits") {
     uint32_t code = 0;
     level->code_gather(low.data(), high.data(), ANN_DIM_MAX, 0, &zero, 1, &code);
     REQUIRE(code == static_cast<uint32_t>(exact));
+  }
+}
+
+TEST_CASE("tiles of floats are the rows' distances, bit for bit, on every level") {
+  constexpr uint32_t kRows = 41;
+  for (const uint32_t columns : {16u, 32u, 48u, 64u, 80u, 112u, 128u, 144u, 192u, 400u}) {
+    std::vector<float> rows(kRows * columns);
+    for (size_t i = 0; i < rows.size(); ++i)
+      rows[i] = (static_cast<float>(mix(i * columns) % 100003) - 50000) * (i % 7 == 0 ? 1e-3f : 1e-5f);
+    const RowsView view{rows.data(), columns * sizeof(float), columns, ANN_F32};
+    std::vector<uint32_t> wanted(kRows * kRows);
+    for (uint32_t i = 0; i < kRows; ++i)
+      kPortableKernels.squared_l2[ANN_F32](rows.data() + size_t{i} * columns, view, nullptr, kRows,
+                                           reinterpret_cast<float*>(wanted.data() + size_t{i} * kRows));
+    for (const Kernels* level : levels_here()) {
+      for (uint32_t left = 1; left <= kRows; left += 5) {
+        for (uint32_t right = 1; right <= kRows; right += 4) {
+          const size_t width = round_up(right, kPackRows);
+          std::vector<float> packed(packed_bytes(right, columns * sizeof(float)) / sizeof(float));
+          std::vector<uint32_t> tile(left * width);
+          level->float_pack(rows.data(), columns, right, packed.data());
+          level->float_tile(rows.data(), left, packed.data(), right, columns, tile.data(), width);
+          for (uint32_t i = 0; i < left; ++i) {
+            for (uint32_t j = 0; j < right; ++j) REQUIRE(tile[i * width + j] == wanted[i * kRows + j]);
+          }
+        }
+      }
+    }
   }
 }
 
