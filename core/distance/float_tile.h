@@ -20,21 +20,16 @@
 #include <cstring>
 
 #include "distance/kernels.h"
+#include "distance/lanes.h"
 
 namespace gannet {
 namespace {  // one copy for each file, compiled with that file's instruction set
 
 #if defined(__AVX512F__)
-using FloatLanes = float __attribute__((vector_size(64)));
 constexpr uint32_t kTileLefts = 4;  // that share a load, as far as the registers go
-#elif defined(__AVX2__)
-using FloatLanes = float __attribute__((vector_size(32)));
-constexpr uint32_t kTileLefts = 1;
 #else
-using FloatLanes = float __attribute__((vector_size(16)));
 constexpr uint32_t kTileLefts = 1;
 #endif
-constexpr uint32_t kLaneVectors = sizeof(float) * kPackRows / sizeof(FloatLanes);
 
 /// The sum of the fold's 16 that is taken at a place.
 constexpr uint32_t folded_at(uint32_t place) {
@@ -59,8 +54,7 @@ inline __attribute__((always_inline)) void float_group(const float* left, const 
            column += 64, group += kPackRows) {
         FloatLanes rows[kLaneVectors];
 #pragma GCC unroll 4
-        for (uint32_t v = 0; v < kLaneVectors; ++v)
-          std::memcpy(&rows[v], group + v * kPackRows / kLaneVectors, sizeof rows[v]);
+        for (uint32_t v = 0; v < kLaneVectors; ++v) load_lanes(rows[v], group + v * kVectorLanes);
 #pragma GCC unroll 4
         for (uint32_t i = 0; i < kSums; ++i) {
           const FloatLanes difference =

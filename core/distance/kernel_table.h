@@ -29,6 +29,8 @@ constexpr Kernels table_of_level(const char* name, decltype(Kernels::code_tile) 
       tile,
       float_pack,
       float_tile,
+      residual_code,
+      residual_line,
       nearest_in_rows,
       nearest_in_columns,
       show_nearest,

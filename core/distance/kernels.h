@@ -96,6 +96,18 @@ struct BoundQuery {
   float bound = 0;  // rows that differ by more are too far
 };
 
+/// The terms of a row beside its bytes X about a centre, and those of a tile's rows.
+struct ResidualTerms {
+  float step = 0;     // s: the row is about the centre and s X
+  float square = 0;   // s^2 |X|^2
+  int32_t whole = 0;  // |X|^2
+};
+struct ResidualRows {
+  const float* step = nullptr;
+  const float* square = nullptr;
+  const int32_t* whole = nullptr;
+};
+
 /// Detours are counted for this many ranks at once.
 inline constexpr uint32_t kDetourRanks = 16;
 
@@ -146,6 +158,14 @@ struct Kernels {
   void (*float_pack)(const float* block, uint32_t columns, uint32_t count, float* packed);
   void (*float_tile)(const float* left, uint32_t left_count, const float* packed, uint32_t right_count,
                      uint32_t columns, uint32_t* out, size_t out_stride);
+
+  /// A row of float codes as bytes X + 128 about a centre (residuals.h); `columns` as above.
+  ResidualTerms (*residual_code)(const float* row, const float* centre, uint32_t columns, uint8_t* code);
+
+  /// out[j] becomes the bits of the distance of row j < count from a query, both about one centre, that are apart[j]
+  /// apart by `code_tile`; both arrays, and those of the rows, are as long as the tile, rounded up to kPackRows.
+  void (*residual_line)(const uint32_t* apart, const ResidualRows& rows, uint32_t count,
+                        const ResidualTerms& query, uint32_t* out);
 
   /// The first place of the smallest value in each row, and in each column, of a tile.
   void (*nearest_in_rows)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,

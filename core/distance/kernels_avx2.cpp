@@ -15,6 +15,7 @@
 #include "distance/row_loops.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"
+#include "distance/residuals.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {

@@ -11,6 +11,7 @@
 #include "distance/float_tile.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"
+#include "distance/residuals.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {

@@ -13,6 +13,7 @@
 #include "distance/element.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"
+#include "distance/residuals.h"
 #include "distance/row_loops.h"
 #include "distance/tile_minima.h"
 

@@ -69,18 +69,41 @@ bool may_stand_in(const Codes& codes) {
          (codes.wide() && codes.stride() >= kShorter * Codes::bytes_stride(codes));
 }
 
-/// The lists of float codes by way of bytes, or of many columns by way of their projection; false where these do not
-/// find the candidates.
-bool fill_lists_by_bytes(const Codes& codes, const CellShares& shares, uint64_t seed, KnnGraph& graph,
-                         const Execution& execution) {
-  const Codes bytes = codes.projected() != nullptr ? Codes::of_projection(codes, *codes.projected())
-                                                   : codes.as_bytes(execution);
-  RecallSample sample(graph.rows, graph.k, seed, execution.memory);
-  const CellMap map(bytes, seed, execution.span(0, 0.2));
-  if (sample.find_truth_by_bytes(codes, bytes, map, kTrusted, execution) < kTrusted) return false;
-  fill_lists({codes, bytes}, map, sample, shares, graph, execution.span(0.2, 1));
-  return graph.share >= shares.enough;
+/// The same of residuals, whose cells are of floats.
+bool may_be_residuals(const Codes& codes) {
+  return codes.wide() && codes.stride() >= 2 * residual_stride(codes.stride());
 }
+
+/// Lists of float codes, or of those of many columns, by candidates that bytes find.
+struct CellsByBytes {
+  const Codes& codes;
+  const NnDescentParams& params;
+  const CellShares& shares;
+
+  /// One step for all rows, or the projection.
+  KnnGraph by_codes(const Execution& execution) const {
+    const Codes bytes = codes.projected() != nullptr ? Codes::of_projection(codes, *codes.projected())
+                                                     : codes.as_bytes(execution);
+    const CellMap map(bytes, params.seed, execution.span(0, 0.2));
+    return lists({codes, bytes}, map, execution);
+  }
+
+  /// A step for each row, about its cell.
+  KnnGraph by_residuals(const Execution& execution) const {
+    const CellMap map(codes, params.seed, execution.span(0, 0.2), CellRows::kResiduals);
+    return lists({codes, codes, true}, map, execution);
+  }
+
+ private:
+  /// Empty where bytes do not find the candidates.
+  KnnGraph lists(const CellCodes& both, const CellMap& map, const Execution& execution) const {
+    KnnGraph graph{Array<uint32_t>(), codes.rows(), params.k, 0};
+    RecallSample sample(graph.rows, graph.k, params.seed, execution.memory);
+    if (sample.find_truth_by_bytes(codes, both.tiles, map, kTrusted, execution) >= kTrusted)
+      fill_lists(both, map, sample, shares, graph, execution.span(0.2, 1));
+    return graph;
+  }
+};
 
 }  // namespace
 
@@ -89,8 +112,16 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
   const uint32_t rows = codes.rows();
   KnnGraph graph{Array<uint32_t>(), rows, params.k, 0};
   if (rows == 0) return graph;
-  if (may_stand_in(codes) && fill_lists_by_bytes(codes, shares, params.seed, graph, execution.span(0, 0.9)))
-    return graph;
+  const CellsByBytes bytes{codes, params, shares};
+  if (may_stand_in(codes)) {
+    graph = bytes.by_codes(execution.span(0, 0.9));
+    if (graph.share >= shares.enough) return graph;
+  }
+  if (may_be_residuals(codes)) {
+    graph.neighbors = {};  // lists are held once
+    graph = bytes.by_residuals(execution.span(0, 0.9));
+    if (graph.share >= shares.least) return graph;
+  }
   graph.neighbors = {};
   RecallSample sample(rows, params.k, params.seed, execution.memory);
   {
@@ -108,13 +139,13 @@ uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& pa
   const uint64_t lists = rows * params.k * 4;
   const uint64_t refining =
       threads * refine_space_bytes(rows, stride, params.k) + refinement_bytes(rows, params.k);
-  // Bytes of a comparison by codes of `tiles` bytes, also by bytes in place of float codes.
+  // Bytes of a comparison by codes of `tiles` bytes, also by bytes in place of float codes, and by residuals of these.
   const auto comparing = [&](size_t tiles, uint32_t listed) {
     const uint64_t units = threads * (unit_bytes(rows, tiles, listed) + unit_bytes(rows, tiles, 1));
     return cell_map_bytes(rows, tiles, threads) + 2 * lists + std::max(units, refining);
   };
   const size_t bytes = round_up(stride / sizeof(float), kCodeAlign);
-  uint64_t cells = comparing(stride, params.k);
+  uint64_t cells = comparing(stride, std::max(cell_candidates(params.k), kRecallLooked));
   if (stride >= kShorter * bytes)
     cells =
         std::max(cells, rows * bytes + comparing(bytes, std::max(cell_candidates(params.k), kRecallLooked)));

@@ -81,9 +81,11 @@ std::vector<std::pair<uint32_t, uint32_t>> moves(const uint32_t* begins, const u
 
 }  // namespace
 
-CellMap::CellMap(const Codes& codes, uint64_t seed, const Execution& execution)
+CellMap::CellMap(const Codes& codes, uint64_t seed, const Execution& execution, CellRows form)
     : cells_(cell_count(codes.rows())),
       stride_(codes.stride()),
+      form_(form),
+      packed_stride_(form == CellRows::kCodes ? stride_ : residual_stride(stride_)),
       centroids_(execution.memory, size_t{cells_at_most(codes.rows())} * codes.stride()),
       packed_centroids_(execution.memory, packed_bytes(cells_at_most(codes.rows()), codes.stride())),
       homes_(execution.memory, codes.rows()),
@@ -207,7 +209,9 @@ void CellMap::split_and_sort(const Codes& codes, const Execution& execution) {
   begins_ = Array<uint32_t>(memory, size_t{cells_} + 1);
   sizes_ = Array<uint32_t>(memory, cells_);
   offsets_ = Array<uint64_t>(memory, cells_);
+  if (!is_exact()) terms_ = Array<uint64_t>(memory, cells_);
   uint64_t bytes = 0;
+  uint64_t terms = 0;
   uint32_t next = 0;
   for (uint32_t cell = 0; cell < settled; ++cell) {
     const uint64_t count = begins[cell + 1] - begins[cell];
@@ -216,7 +220,9 @@ void CellMap::split_and_sort(const Codes& codes, const Execution& execution) {
       const uint32_t end = begins[cell] + static_cast<uint32_t>(count * (piece + 1) / pieces(cell));
       sizes_[next] = end - begins_[next];
       offsets_[next] = bytes;
-      bytes += round_up(packed_bytes(sizes_[next], stride), kAlignment);
+      bytes += round_up(packed_bytes(sizes_[next], packed_stride_), kAlignment);
+      if (!is_exact()) terms_[next] = terms;
+      terms += round_up(sizes_[next], kPackRows);
       for (uint32_t place = begins_[next]; place < end; ++place)
         homes_[members_[place]] = static_cast<uint16_t>(next);
       std::memcpy(centroids_.data() + next * stride, old.data() + cell * stride, stride);
@@ -224,6 +230,11 @@ void CellMap::split_and_sort(const Codes& codes, const Execution& execution) {
   }
   begins_[cells_] = codes.rows();
   packed_ = Array<uint8_t>(memory, bytes);
+  if (!is_exact()) {
+    steps_ = Array<float>(memory, terms);
+    squares_ = Array<float>(memory, terms);
+    wholes_ = Array<int32_t>(memory, terms);
+  }
   pack_centroids(codes);
 }
 
@@ -256,20 +267,56 @@ void CellMap::find_near_cells(const Codes& codes, const Execution& execution) {
 }
 
 void CellMap::pack(const Codes& codes, const Execution& execution) {
-  const size_t room = cell_rows_max(codes.rows()) * codes.stride();
+  const size_t room = cell_rows_max(codes.rows()) * packed_stride_;
   Array<uint8_t> blocks(execution.memory, room * execution.threads);
-  parallel_for(execution, cells_, 1, [&](uint64_t cell, uint64_t, uint32_t worker) {
+  parallel_for(execution, cells_, 1, [&](uint64_t number, uint64_t, uint32_t worker) {
+    const auto cell = static_cast<uint32_t>(number);
     uint8_t* block = blocks.data() + room * worker;
+    if (!is_exact()) return pack_residuals(codes, cell, block);
     codes.gather(members_.data() + begins_[cell], sizes_[cell], block);
     codes.pack(block, sizes_[cell], packed_.data() + offsets_[cell]);
   });
+}
+
+void CellMap::pack_residuals(const Codes& codes, uint32_t cell, uint8_t* block) {
+  const auto columns = static_cast<uint32_t>(stride_ / sizeof(float));
+  const auto centre = reinterpret_cast<const float*>(centroid(cell));
+  std::memset(block, 0, sizes_[cell] * packed_stride_);  // beyond the columns
+  const uint64_t room = round_up(sizes_[cell], kPackRows);
+  for (uint64_t i = 0; i < room; ++i) {
+    ResidualTerms terms;  // beyond the members: zero
+    if (i < sizes_[cell])
+      terms = kernels().residual_code(reinterpret_cast<const float*>(codes.row(members_[begins_[cell] + i])),
+                                      centre, columns, block + i * packed_stride_);
+    steps_[terms_[cell] + i] = terms.step;
+    squares_[terms_[cell] + i] = terms.square;
+    wholes_[terms_[cell] + i] = terms.whole;
+  }
+  kernels().code_pack(block, packed_stride_, sizes_[cell], packed_.data() + offsets_[cell]);
+}
+
+void CellMap::compare(const Codes& codes, const uint8_t* block, uint32_t count, uint32_t cell, uint8_t* bytes,
+                      uint32_t* tile, size_t width) const {
+  const uint8_t* packed = packed_.data() + offsets_[cell];
+  if (is_exact()) return codes.tile(block, count, packed, sizes_[cell], tile, width);
+  const auto columns = static_cast<uint32_t>(stride_ / sizeof(float));
+  ResidualTerms terms[kSliceRows];
+  for (uint32_t i = 0; i < count; ++i) {
+    terms[i] = kernels().residual_code(reinterpret_cast<const float*>(block + i * stride_),
+                                       reinterpret_cast<const float*>(centroid(cell)), columns,
+                                       bytes + i * packed_stride_);
+    std::memset(bytes + i * packed_stride_ + columns, 0, packed_stride_ - columns);
+  }
+  kernels().code_tile(bytes, count, packed, sizes_[cell], packed_stride_, tile, width);
+  for (uint32_t i = 0; i < count; ++i)
+    kernels().residual_line(tile + i * width, residuals(cell), sizes_[cell], terms[i], tile + i * width);
 }
 
 uint64_t cell_map_bytes(uint64_t rows, size_t stride, uint32_t threads) {
   const uint64_t cells = cells_at_most(rows);
   const uint64_t most = cell_rows_max(rows);
   const uint64_t padding = kPackRows * (stride + 8) + kAlignment;
-  const uint64_t map = rows * (6 + stride + 8) + cells * (2 * stride + 28 + kNearCells * 2 + padding);
+  const uint64_t map = rows * (6 + stride + 8) + cells * (2 * stride + 36 + kNearCells * 2 + padding);
   const uint64_t sample = std::min(rows, uint64_t{cell_count(rows)} * kSamplePerCell) * 10;
   const uint64_t made = cells * (stride + 16) + sample;
   const uint64_t space = kSliceRows * (stride + (cells + 16) * 4) + most * stride + stride * 9 +

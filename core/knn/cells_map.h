@@ -5,7 +5,8 @@
 //   settle   every row is compared with every centroid and lives in the nearest one's cell
 //   order    cells are numbered along a chain of near centroids, so that consecutive cells want the
 //            same others; a cell above cell_rows_max is split into several with one centroid
-//   pack     the rows of each cell, ascending, are packed for tiles once
+//   pack     the rows of each cell, ascending, are packed for tiles once: their codes, or, of float codes, bytes about
+//            the centroid (distance/residuals.h), which order the rows of all scales
 //
 // Centroids are codes themselves: means of bytes, rounded, or of floats for wide codes, summed in
 // the order of rows.
@@ -46,6 +47,9 @@ static_assert(cells_at_most(8u << 20) < 65536 && cells_at_most((8u << 20) - 1) <
 /// want 107 cells each, found 0.897 of their neighbours where 0.97 live in those cells.
 inline constexpr uint32_t kNearCells = 512;
 
+/// Bytes of a residual of float codes of some bytes.
+constexpr size_t residual_stride(size_t stride) { return round_up(stride / sizeof(float), kCodeAlign); }
+
 /// Left rows of a tile.
 inline constexpr uint32_t kSliceRows = 12;
 
@@ -61,9 +65,13 @@ struct CentroidSpace {
   Array<uint32_t> distances;  // [kSliceRows, width]
 };
 
+/// The form of rows in their cells: codes, or bytes about the centroid.
+enum class CellRows { kCodes, kResiduals };
+
 class CellMap {
  public:
-  CellMap(const Codes& codes, uint64_t seed, const Execution& execution);
+  /// kResiduals is for float codes.
+  CellMap(const Codes& codes, uint64_t seed, const Execution& execution, CellRows form = CellRows::kCodes);
 
   uint32_t cells() const { return cells_; }
 
@@ -80,11 +88,27 @@ class CellMap {
     return std::min({kSliceRows, end - position, next_cell - position});
   }
 
+  /// Whether so many rows are so many cells that a row has to choose among all of them.
+  bool looks_far(uint32_t budget) const {
+    constexpr uint64_t kFar = 4;  // times as many cells are in sight otherwise
+    return uint64_t{budget} * cells_ * kFar > homes_.size() * near_count_;
+  }
+  const uint8_t* packed_centroids() const { return packed_centroids_.data(); }
+
   /// The cells whose centroids are nearest to that of a cell, itself not among them; ascending.
   uint32_t near_count() const { return near_count_; }
   const uint16_t* near(uint32_t cell) const { return near_.data() + size_t{cell} * near_count_; }
   const uint8_t* centroid(uint32_t cell) const { return centroids_.data() + cell * stride_; }
-  const uint8_t* packed(uint32_t cell) const { return packed_.data() + offsets_[cell]; }
+
+  /// tile[i * width + j] becomes the distance of row i of a block to member j of a cell, in the codes' order and, by
+  /// residuals, about it; count <= kSliceRows, width as Codes::tile wants it. `bytes` has room for kSliceRows residuals.
+  void compare(const Codes& codes, const uint8_t* block, uint32_t count, uint32_t cell, uint8_t* bytes,
+               uint32_t* tile, size_t width) const;
+
+  /// Whether distances to members are those of codes.
+  bool is_exact() const { return form_ == CellRows::kCodes; }
+  /// Bytes of a row as it lies in its cell.
+  size_t packed_stride() const { return packed_stride_; }
 
   /// space.distances[i, c] is the distance of rows[i] to the centroid of cell c; count <= kSliceRows.
   void centroid_distances(const Codes& codes, const uint32_t* rows, uint32_t count,
@@ -97,12 +121,15 @@ class CellMap {
   void order_cells(const Codes& codes, const Execution& execution);
   void split_and_sort(const Codes& codes, const Execution& execution);
   void pack(const Codes& codes, const Execution& execution);
+  void pack_residuals(const Codes& codes, uint32_t cell, uint8_t* block);
   void pack_centroids(const Codes& codes);
   void find_near_cells(const Codes& codes, const Execution& execution);
 
   uint32_t cells_ = 0;
   uint32_t near_count_ = 0;
   size_t stride_;
+  CellRows form_;
+  size_t packed_stride_;
   Array<uint8_t> centroids_;  // [cells, stride] as blocks hold codes
   Array<uint8_t> packed_centroids_;
   Array<uint16_t> homes_;    // [rows] cell; refinement looks 384 of them up for a row
@@ -112,6 +139,16 @@ class CellMap {
   Array<uint64_t> offsets_;  // [cells] bytes
   Array<uint16_t> near_;     // [cells, near_count]
   Array<uint8_t> packed_;    // each cell as the right side of a tile
+  // By residuals, [rows of cells, each rounded up to kPackRows]: the terms beside the bytes.
+  Array<uint64_t> terms_;  // [cells] the first row of a cell in these
+  Array<float> steps_;
+  Array<float> squares_;
+  Array<int32_t> wholes_;
+
+  ResidualRows residuals(uint32_t cell) const {
+    const uint64_t first = terms_[cell];
+    return {steps_.data() + first, squares_.data() + first, wholes_.data() + first};
+  }
 };
 
 /// Bytes that a map holds, and takes beside that while it is made.

@@ -1,6 +1,7 @@
 #include "knn/cells_products.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "traverse/row_key.h"
 
@@ -28,7 +29,7 @@ void show_cell(const Codes& codes, const CellMap& map, uint32_t cell, const uint
     const uint32_t rows = std::min(kSliceRows, count - begin);
     for (uint32_t i = 0; i < rows; ++i)
       std::memcpy(space.slice.data() + i * stride, space.codes.data() + wanting[begin + i] * stride, stride);
-    codes.tile(space.slice.data(), rows, map.packed(cell), size, space.tile.data(), width);
+    map.compare(codes, space.slice.data(), rows, cell, space.residuals.data(), space.tile.data(), width);
     for (uint32_t i = 0; i < rows; ++i) {
       const uint32_t row = space.rows[wanting[begin + i]];
       uint32_t* line = space.tile.data() + i * width;
@@ -109,15 +110,29 @@ void open_home(const Codes& codes, const CellMap& map, uint32_t home, ProbeSpace
   space.home = home;
 }
 
-/// Those of the cells `near` that are nearest and together hold at most `budget` rows.
-uint32_t nearest_within(const uint16_t* near, const uint32_t* line, const uint32_t* weights, uint32_t count,
-                        uint32_t budget, uint16_t* chosen) {
+constexpr uint32_t kOwn = UINT32_MAX;  // the distance of a row's own cell, farther than any other
+
+/// The cells that a row chooses among.
+struct NearCells {
+  const uint16_t* cells;
+  const uint32_t* weights;  // rows of each
+  const uint32_t* ones;     // a weight that counts cells
+  uint32_t count;
+};
+
+/// Those of the cells `near` that are nearest and together hold at most `budget` rows; the nearest of them where they
+/// are too many.
+uint32_t nearest_within(const NearCells& near, const uint32_t* line, uint32_t budget, uint16_t* chosen) {
+  const auto [cells, weights, ones, count] = near;
   uint32_t bound = 0;
   uint32_t size = 0;
   if (kernels().bound_within(line, weights, count, budget, &bound)) {
+    const auto within =
+        std::count_if(line, line + count, [&](uint32_t distance) { return distance <= bound; });
+    if (within >= kProbesMax) kernels().bound_within(line, ones, count, kProbesMax - 1, &bound);
     for (uint32_t i = 0; i < count; ++i) {
-      chosen[size] = near[i];
-      size += line[i] <= bound && size < kProbesMax - 1 ? 1 : 0;
+      chosen[size] = cells[i];
+      size += line[i] <= bound && line[i] != kOwn && size < kProbesMax - 1 ? 1 : 0;
     }
     return size;
   }
@@ -127,7 +142,7 @@ uint32_t nearest_within(const uint16_t* near, const uint32_t* line, const uint32
   for (uint32_t i = 0; i < count && size < kProbesMax - 1; ++i) {
     if (line[i] != least || weights[i] > room) continue;
     room -= weights[i];
-    chosen[size++] = near[i];
+    chosen[size++] = cells[i];
   }
   return size;
 }
@@ -144,6 +159,7 @@ UnitSpace::UnitSpace(const Codes& codes, const CellMap& map, uint32_t k, const A
       codes(memory, room * codes.stride()),
       rows(memory, room),
       slice(memory, kSliceRows * codes.stride()),
+      residuals(memory, kSliceRows * map.packed_stride()),
       tile(memory, kSliceRows * size_t{cell_rows_max(codes.rows())}),
       probes(memory, size_t{room} * kProbesMax),
       probe_counts(memory, room),
@@ -157,24 +173,35 @@ UnitSpace::UnitSpace(const Codes& codes, const CellMap& map, uint32_t k, const A
       probing(codes, map, memory) {}
 
 ProbeSpace::ProbeSpace(const Codes& codes, const CellMap& map, const Allocator& memory)
-    : block(memory, map.near_count() * codes.stride()),
+    : width(round_up(map.cells(), kPackRows)),
+      block(memory, map.near_count() * codes.stride()),
       packed(memory, packed_bytes(map.near_count(), codes.stride())),
       weights(memory, map.near_count()),
+      all(memory, map.cells()),
+      ones(memory, map.cells()),
       slice(memory, kSliceRows * codes.stride()),
-      lines(memory, size_t{kSliceRows} * kNearCells) {}
+      lines(memory, kSliceRows * width) {
+  std::iota(all.begin(), all.end(), uint16_t{0});
+  std::fill(ones.begin(), ones.end(), 1u);
+}
 
 void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows, uint32_t count,
                   uint32_t budget, ProbeSpace& space, uint16_t* cells, uint16_t* counts) {
-  const uint32_t near_count = map.near_count();
   std::fill(counts, counts + count, 0);
-  if (near_count == 0) return;
-  open_home(codes, map, home, space);
+  if (map.near_count() == 0) return;
   codes.gather(rows, count, space.slice.data());
-  codes.tile(space.slice.data(), count, space.packed.data(), near_count, space.lines.data(), kNearCells);
-  for (uint32_t i = 0; i < count; ++i)
-    counts[i] = static_cast<uint16_t>(
-        nearest_within(map.near(home), space.lines.data() + i * size_t{kNearCells}, space.weights.data(),
-                       near_count, budget, cells + i * size_t{kProbesMax}));
+  const bool far = map.looks_far(budget);
+  if (!far) open_home(codes, map, home, space);
+  const NearCells near =
+      far ? NearCells{space.all.data(), map.sizes(), space.ones.data(), map.cells()}
+          : NearCells{map.near(home), space.weights.data(), space.ones.data(), map.near_count()};
+  codes.tile(space.slice.data(), count, far ? map.packed_centroids() : space.packed.data(), near.count,
+             space.lines.data(), space.width);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t* line = space.lines.data() + i * space.width;
+    if (far) line[home] = kOwn;
+    counts[i] = static_cast<uint16_t>(nearest_within(near, line, budget, cells + i * size_t{kProbesMax}));
+  }
 }
 
 /// The rows of a unit meet their own cells first, which brings the limits of their lists down before
@@ -235,16 +262,16 @@ void compare_with_all(const Codes& codes, const CellMap& map, const uint32_t* ro
     close_list(map, space.lists[i], space, neighbors + i * size_t{k}, distances + i * size_t{k}, k);
 }
 
-uint64_t probe_space_bytes(size_t stride) {
-  return kNearCells * (stride + 4) + packed_bytes(kNearCells, stride) +
-         kSliceRows * (stride + kNearCells * 4) + 5 * kAlignment;
+uint64_t probe_space_bytes(uint64_t rows, size_t stride) {
+  return kNearCells * (stride + 4) + packed_bytes(kNearCells, stride) + kSliceRows * stride +
+         (cells_at_most(rows) + kPackRows) * (kSliceRows * 4 + 6) + 7 * kAlignment;
 }
 
 uint64_t unit_bytes(uint64_t rows, size_t stride, uint32_t k) {
   const uint64_t room = std::min<uint64_t>(rows, unit_rows(stride, k));
   return room * (stride + 4 + kProbesMax * 4 + 2 + nearest_room(k) * 8 + sizeof(NearestList)) +
-         kSliceRows * (stride + cell_rows_max(rows) * 4) + cells_at_most(rows) * 4 + nearest_room(k) * 20 +
-         probe_space_bytes(stride) + 13 * kAlignment;
+         kSliceRows * (2 * stride + cell_rows_max(rows) * 4) + cells_at_most(rows) * 4 +
+         nearest_room(k) * 20 + probe_space_bytes(rows, stride) + 14 * kAlignment;
 }
 
 }  // namespace gannet

@@ -6,7 +6,7 @@
 // compared once with the rows that want it, kSliceRows at a time. No list belongs to two units, so no
 // two threads meet, and the order in which a row sees its cells is always that of their numbers.
 //
-// Bytes of a unit of 512 rows at 128 columns and k = 48: codes 64 KB, lists 512 KB, wishes 512 KB at
+// Bytes of a unit of 512 rows at 128 columns and k = 48: codes 64 KB, lists 512 KB, wishes 1 MB at
 // most; a cell of 128 rows is 17 KB, streamed once and met by some 40 rows. Operations of a row:
 // `budget` pairs of 2 instructions a 64 columns, and 3 instructions for 16 distances to select.
 #pragma once
@@ -32,17 +32,17 @@ struct NearLists {
 /// 32 are among the first 48 by bytes, .9968 among 64 and .9985 among 96.
 constexpr uint32_t cell_candidates(uint32_t k) { return k + k / 2 + 24; }
 
-/// Cells that one row is compared with, at most; with kNearCells of 192 rows in sight that is enough
-/// for all that the budget wants except on small cells.
-inline constexpr uint32_t kProbesMax = 256;
+/// Cells that one row is compared with, at most: 98,000 rows, for which bytes of 128 columns take as long as NN-Descent.
+inline constexpr uint32_t kProbesMax = 512;
 
 /// The codes that make lists, and those that a map and its tiles are of: the same, or bytes that stand in for wide ones
-/// (knn/cells.h). The latter give candidates alone, which are re-ranked.
+/// (knn/cells.h). The latter give candidates alone, which are re-ranked, and so do a map's residuals.
 struct CellCodes {
   const Codes& exact;
   const Codes& tiles;
+  bool by_residuals = false;
 
-  bool compares_twice() const { return &exact != &tiles; }
+  bool compares_twice() const { return by_residuals || &exact != &tiles; }
   /// Entries of a list of k before its candidates are compared once more.
   uint32_t listed(uint32_t k) const { return compares_twice() ? cell_candidates(k) : k; }
 };
@@ -55,14 +55,17 @@ struct ProbeSpace {
   ProbeSpace(const Codes& codes, const CellMap& map, const Allocator& memory);
 
   uint32_t home = UINT32_MAX;
+  size_t width;             // of a line: all cells
   Array<uint8_t> block;     // [kNearCells, stride] the centroids around home
   Array<uint8_t> packed;    // the same as the right side of a tile
   Array<uint32_t> weights;  // [kNearCells] rows of those cells
+  Array<uint16_t> all;      // [cells] the numbers of all cells
+  Array<uint32_t> ones;     // [cells]
   Array<uint8_t> slice;     // [kSliceRows, stride]
-  Array<uint32_t> lines;    // [kSliceRows, kNearCells]
+  Array<uint32_t> lines;    // [kSliceRows, width]
 };
 
-uint64_t probe_space_bytes(size_t stride);
+uint64_t probe_space_bytes(uint64_t rows, size_t stride);
 
 /// Chooses, for each of `count` <= kSliceRows rows that live in `home`, the cells nearest to it: as
 /// many as `budget` rows live in, its own not among them; at most kProbesMax. cells[i * kProbesMax]
@@ -78,6 +81,7 @@ struct UnitSpace {
   Array<uint8_t> codes;          // [room, stride]
   Array<uint32_t> rows;          // [room] row numbers
   Array<uint8_t> slice;          // [kSliceRows, stride]
+  Array<uint8_t> residuals;      // [kSliceRows, packed stride]
   Array<uint32_t> tile;          // [kSliceRows, kCellRows]
   Array<uint16_t> probes;        // [room, kProbesMax] cells
   Array<uint16_t> probe_counts;  // [room]

@@ -128,6 +128,11 @@ uint32_t RecallSample::budget(const Codes& codes, const CellMap& map, double sha
   CentroidSpace space(codes, map.cells(), memory_);
   for (size_t i = 0; i < sample_.size(); ++i) {
     if (i % 16 == 0) execution.check();
+    if (farthest_[i] == 0) {
+      // Copies: its own cell has as many, others of the same centroid more of them.
+      std::fill_n(depths.begin() + i * depth_, depth_, map.sizes()[map.home(sample_[i])]);
+      continue;
+    }
     map.centroid_distances(codes, sample_.data() + i, 1, space);
     for (uint32_t j = 0; j < depth_; ++j) {
       const uint32_t distance = space.distances[map.home(truth_[i * depth_ + j])];

@@ -162,8 +162,8 @@ uint32_t Refinement::refine_row(uint32_t row, uint32_t candidates, RefineSpace& 
 }
 
 uint64_t refine_space_bytes(uint64_t rows, size_t stride, uint32_t k) {
-  return probe_space_bytes(stride) + rows / 8 + 8192 * 4 + kSliceRows * kProbesMax * 2 + cells_at_most(rows) +
-         stride + kCandidatesMax * 8 + nearest_room(k) * 24 + 12 * kAlignment;
+  return probe_space_bytes(rows, stride) + rows / 8 + 8192 * 4 + kSliceRows * kProbesMax * 2 +
+         cells_at_most(rows) + stride + kCandidatesMax * 8 + nearest_room(k) * 24 + 12 * kAlignment;
 }
 
 uint64_t refinement_bytes(uint64_t rows, uint32_t k) {

@@ -1,11 +1,13 @@
 // Cells: the map's bookkeeping, and lists against exact ones on data that is easy, hard and degenerate.
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "catch.h"
 #include "knn/cells.h"
 #include "knn/cells_map.h"
+#include "knn/cells_products.h"
 #include "knn/exact_knn.h"
 #include "../scale.h"
 #include "made_data.h"
@@ -49,6 +51,13 @@ uint32_t code_distance(const Codes& codes, uint32_t a, uint32_t b) {
   codes.gather(&a, 1, block.data());
   codes.distances(block.data(), &b, 1, &distance);
   return distance;
+}
+
+/// A row's squared distance to a centroid.
+double code_size(const Codes& codes, const CellMap& map, uint32_t cell, uint32_t row) {
+  uint32_t distance = 0;
+  codes.distances(map.centroid(cell), &row, 1, &distance);
+  return codes.value_of(distance);
 }
 
 /// Every list holds other rows, each once, by distance and then by row, holes at the end; as long as
@@ -201,6 +210,67 @@ TEST_CASE("bytes tell the candidates of wide codes, and floats the lists") {
   const KnnGraph one = cells_knn(codes, params_of(24), {{}, 1, nullptr});
   for (const uint32_t threads : {2u, 3u, 8u})
     REQUIRE(equal(one, cells_knn(codes, params_of(24), {{}, threads, nullptr})));
+}
+
+TEST_CASE("bytes about their cells tell the candidates of rows of all scales") {
+  // Sixty clusters, each a third as wide as the one before, seven scales in all.
+  const uint32_t rows = 6000, dim = 40;
+  std::vector<float> values = FloatData::made(rows, dim, 60);
+  const std::vector<float> within = FloatData::made(rows, dim, 1);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = values[i] - within[i] + within[i] * std::pow(3.0f, -static_cast<float>(i / dim % 60 % 7));
+  const Dataset dataset({reinterpret_cast<const uint8_t*>(values.data()), rows, dim, ANN_F32, dim * 4ull},
+                        nullptr, ANN_METRIC_L2, 0, false, {});
+  const Codes codes(dataset, 1, {});
+  REQUIRE(codes.wide());
+  const CellMap map(codes, 1, kPlain, CellRows::kResiduals);
+  REQUIRE(map.packed_stride() == 64);
+  std::vector<uint8_t> block(kSliceRows * codes.stride());
+  std::vector<uint8_t> bytes(kSliceRows * map.packed_stride());
+  std::vector<uint32_t> tile(kSliceRows * cell_rows_max(rows));
+  for (uint32_t cell = 0; cell < map.cells(); ++cell) {
+    const uint32_t* members = map.members() + map.begin(cell);
+    const uint32_t lefts = std::min(kSliceRows, map.size(cell));
+    codes.gather(members, lefts, block.data());
+    map.compare(codes, block.data(), lefts, cell, bytes.data(), tile.data(), cell_rows_max(rows));
+    for (uint32_t i = 0; i < lefts; ++i) {
+      for (uint32_t j = 0; j < map.size(cell); ++j) {
+        const double exact = codes.value_of(code_distance(codes, members[i], members[j]));
+        const double found = codes.value_of(tile[i * cell_rows_max(rows) + j]);
+        const double scale = std::max(
+            {exact, code_size(codes, map, cell, members[i]), code_size(codes, map, cell, members[j])});
+        REQUIRE(std::abs(found - exact) <= 0.04 * scale);
+      }
+    }
+  }
+  require_share(codes, 24, 0.95);
+}
+
+TEST_CASE("of too many cells the nearest are chosen") {
+  const uint32_t rows = 110000;
+  const MadeData data(rows, 3, Shape::kUniform, 3);
+  const CellMap map(data.codes, 1, kPlain);
+  REQUIRE(map.cells() > kProbesMax);
+  ProbeSpace space(data.codes, map, {});
+  std::vector<uint16_t> cells(kSliceRows * size_t{kProbesMax});
+  for (const uint32_t cell : {0u, map.cells() / 2, map.cells() - 1}) {
+    const uint32_t* members = map.members() + map.begin(cell);
+    const uint32_t count = std::min(kSliceRows, map.size(cell));
+    uint16_t counts[kSliceRows];
+    choose_cells(data.codes, map, cell, members, count, rows, space, cells.data(), counts);
+    CentroidSpace all(data.codes, map.cells(), {});
+    for (uint32_t i = 0; i < count; ++i) {
+      REQUIRE(counts[i] < kProbesMax);
+      REQUIRE(counts[i] >= kProbesMax * 14 / 16);
+      map.centroid_distances(data.codes, members + i, 1, all);
+      const uint16_t* chosen = cells.data() + i * size_t{kProbesMax};
+      uint32_t farthest = 0;
+      for (uint32_t p = 0; p < counts[i]; ++p) farthest = std::max(farthest, all.distances[chosen[p]]);
+      const auto nearer = std::count_if(all.distances.data(), all.distances.data() + map.cells(),
+                                        [&](uint32_t distance) { return distance < farthest; });
+      REQUIRE(nearer <= counts[i]);  // its own among them
+    }
+  }
 }
 
 TEST_CASE("rows on a line find their neighbours") {

@@ -157,6 +157,62 @@ TEST_CASE("tiles of floats are the rows' distances, bit for bit, on every level"
   }
 }
 
+TEST_CASE("residuals are equal on every level, and as near as their bytes can be") {
+  constexpr uint32_t kRows = 33;
+  for (const uint32_t columns : {16u, 48u, 112u, 192u}) {
+    const size_t stride = round_up(columns, kCodeAlign);
+    std::vector<float> values((kRows + 1) * columns);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = (static_cast<float>(mix(i * columns) % 20003) - 10000) *
+                  std::pow(10.0f, -static_cast<float>(i / columns % 9));
+    const float* centre = values.data() + kRows * columns;
+    std::copy_n(centre, columns, values.data());  // a row that is the centre
+    std::vector<uint8_t> wanted_codes;
+    std::vector<float> wanted_lines;
+    for (const Kernels* level : levels_here()) {
+      std::vector<uint8_t> codes(kRows * stride);
+      const size_t room = round_up(kRows, kPackRows);
+      std::vector<float> steps(room), squares(room), lines(kRows * room);
+      std::vector<int32_t> wholes(room);
+      std::vector<ResidualTerms> terms(kRows);
+      for (uint32_t i = 0; i < kRows; ++i) {
+        terms[i] =
+            level->residual_code(values.data() + i * columns, centre, columns, codes.data() + i * stride);
+        steps[i] = terms[i].step;
+        squares[i] = terms[i].square;
+        wholes[i] = terms[i].whole;
+      }
+      std::vector<uint8_t> packed(packed_bytes(kRows, stride));
+      std::vector<uint32_t> tile(kRows * room);
+      level->code_pack(codes.data(), stride, kRows, packed.data());
+      level->code_tile(codes.data(), kRows, packed.data(), kRows, stride, tile.data(), room);
+      for (uint32_t i = 0; i < kRows; ++i) {
+        uint32_t* line = tile.data() + i * room;
+        level->residual_line(line, {steps.data(), squares.data(), wholes.data()}, kRows, terms[i], line);
+        for (uint32_t j = 0; j < kRows; ++j) lines[i * room + j] = std::bit_cast<float>(line[j]);
+      }
+      if (level == &kPortableKernels) {
+        for (uint32_t i = 0; i < kRows; ++i) {
+          for (uint32_t j = 0; j < kRows; ++j) {
+            double exact = 0, size = 0;
+            for (uint32_t column = 0; column < columns; ++column) {
+              const double a = values[i * columns + column], b = values[j * columns + column],
+                           c = centre[column];
+              exact += (a - b) * (a - b);
+              size += (a - c) * (a - c) + (b - c) * (b - c);
+            }
+            REQUIRE(std::abs(lines[i * room + j] - exact) <= 0.03 * size);
+          }
+        }
+        wanted_codes = codes;
+        wanted_lines = lines;
+      }
+      REQUIRE(codes == wanted_codes);
+      REQUIRE(lines == wanted_lines);
+    }
+  }
+}
+
 TEST_CASE("code distances, tiles and their minima are equal on every level") {
   for (const size_t stride : {64u, 128u, 192u, 960u}) {
     constexpr uint32_t kRows = 41;
