@@ -75,7 +75,7 @@ struct Chooser {
     const Segment& segment = placed.segment;
     const size_t row_bytes = segment.codes.walk_stride();
     Choice best = exactly();
-    double least = exact_work(segment.dataset, request.queries);
+    double least = exact_work(segment.dataset, request.queries, request.k);
     const auto consider = [&](const Choice& choice, double work) {
       if (work > least) return;
       best = choice;

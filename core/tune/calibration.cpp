@@ -173,7 +173,7 @@ void start_from_groups(std::vector<SearchWorkspace>& workspaces, bool from_group
 bool ends_curve(const Segment& segment, uint32_t k, uint32_t beam) {
   if (beam >= kBeamPerK * k || beam >= segment.rows()) return true;
   return beam >= always_tried(k) &&
-         walk_work(segment.graph, segment.codes.walk_stride(), beam) > exact_work(segment.dataset, 1);
+         walk_work(segment.graph, segment.codes.walk_stride(), beam) > exact_work(segment.dataset, 1, k);
 }
 
 /// Walks of the CPU. One walk measures all beams of a stage: a longer beam takes the same steps as a shorter one, and
@@ -724,7 +724,7 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
         const bool is_enough = !from_groups && recall.mean >= KnobCurve::kEnough;
         const double work =
             slack_work(segment.graph, walks.starts_counted(begin), segment.codes.walk_stride(), beam);
-        open[c] = !is_enough && work <= exact_work(segment.dataset, 1);
+        open[c] = !is_enough && work <= exact_work(segment.dataset, 1, kKs[c]);
       }
     }
     begin = end;

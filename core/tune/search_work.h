@@ -2,13 +2,22 @@
 //
 // A walk in bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average,
 // each of which asks the table of visited rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more
-// than the code itself. Where codes are wide and more than caches hold, all of it comes from memory: of 300,000 rows of
+// than the code itself. Rows that enter the list move those behind them, at kListBytes for each of the list's and each
+// expansion. Where codes are wide and more than caches hold, they come from memory: of 300,000 rows of
 // 768 bytes (1,000 clusters, one thread of an AMD EPYC) walks took 63 to 107 ns a comparison, 2.3 times as long as
 // counted without kFarTimes, and at .99 2.7 times as long as to compare all rows. A comparison of all rows in units of
 // the time that a walk takes for a byte, by measurement (exact_work).
+//
+// Of sets of many dimensions walks are long. 200,000 rows, one thread of an AMD EPYC VNNI, batches of 1,000, ten answers,
+// us counted at 11 ps a unit, without kListBytes and with caches of 64 MB, now, and measured; and to compare all rows:
+//
+//     random bits, 256 bytes, .8         315         1,063        1,320         400
+//     ReLU, 512 bytes, .95, .99          220, 577   259, 968   320, 1,070   780
+//     Student's t, 64 floats, .99        130         314          430           166
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "dataset/codes.h"
@@ -30,19 +39,29 @@ inline double walk_distances(const SearchGraph& graph, double starts, double exp
   return std::min<double>(graph.rows, compared);
 }
 
+/// How many times as long a jump to a code takes as in the caches: more with each byte beyond what these hold, where
+/// codes are wide.
+inline double far_times(const SearchGraph& graph, size_t row_bytes) {
+  constexpr double kFarTimes = 4;
+  constexpr size_t kWideBytes = 256;
+  constexpr double kCacheBytes = 24 << 20;
+  constexpr double kMemoryBytes = 64 << 20;
+  if (row_bytes < kWideBytes) return 1;
+  const double bytes = static_cast<double>(row_bytes) * graph.rows;
+  const double share = std::clamp((bytes - kCacheBytes) / (kMemoryBytes - kCacheBytes), 0.0, 1.0);
+  return 1 + share * (kFarTimes - 1);
+}
+
 /// The work of a walk for one query that starts at `starts` rows, over codes or rows of `row_bytes`. A beam's rows are
 /// nearly all expanded.
 inline double walk_work(const SearchGraph& graph, double starts, size_t row_bytes, double beam) {
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
-  constexpr double kFarTimes = 4;
-  constexpr size_t kWideBytes = 256;
-  constexpr double kCacheBytes = 64 << 20;
-  const bool is_far = row_bytes >= kWideBytes && static_cast<double>(row_bytes) * graph.rows > kCacheBytes;
+  constexpr double kListBytes = 96;
   const double expansions = std::min<double>(beam, graph.rows);
-  return expansions * mean_degree(graph) * kEdgeBytes + walk_distances(graph, starts, expansions) *
-                                                            (static_cast<double>(row_bytes) + kJumpBytes) *
-                                                            (is_far ? kFarTimes : 1);
+  return expansions * (mean_degree(graph) * kEdgeBytes + expansions * kListBytes) +
+         walk_distances(graph, starts, expansions) * (static_cast<double>(row_bytes) + kJumpBytes) *
+             far_times(graph, row_bytes);
 }
 
 /// The same of one that starts at all entry points.
@@ -88,17 +107,23 @@ inline double slack_work(const SearchGraph& graph, double starts, size_t row_byt
 ///     words, 150,000     2415 1771   1460 1030   1217  845    452  513    216  238    136  140
 ///     GIST, 30,000       3028 2212   1509  879   1092  546    651  546    305  261    164  158
 ///     texts, 100,000     4454 3226   2046 1428   1394  979    565  838    290  394    198  237
-inline double exact_work(const Dataset& dataset, uint64_t queries) {
+///
+/// Of n rows that come in no order k (1 + ln n / k) enter a list of k, at kEnterBytes each: 1,000 queries for a hundred of
+/// 60,000 patches take 149 us each where ten take 110, of 200,000 rows of bytes 455 and 408.
+inline double exact_work(const Dataset& dataset, uint64_t queries, uint32_t k) {
   constexpr uint64_t kThreads = 4;
+  constexpr double kEnterBytes = 5000;
   constexpr double kDirect = 16;
   constexpr double kCodedMost = 1024;
   const double bytes = static_cast<double>(dataset.view().stride);
+  const double answers = std::min<double>(k, dataset.rows());
+  const double entering = k == 0 ? 0 : answers * (1 + std::log(dataset.rows() / answers)) * kEnterBytes;
   const double together = std::max(1.0, static_cast<double>(queries / kThreads));
   const double direct = 230 + 0.15 * bytes + (26 + 0.85 * bytes) / std::min(together, kDirect);
   if (!is_float_element(dataset.element()) || together < RowBounds::kFewestOfFloats)
-    return dataset.rows() * direct;
+    return dataset.rows() * direct + entering;
   const double coded = 27 + 0.33 * dataset.dim() + (3600 + 9 * bytes) / std::min(together, kCodedMost);
-  return dataset.rows() * std::min(direct, coded);
+  return dataset.rows() * std::min(direct, coded) + entering;
 }
 
 }  // namespace gannet

@@ -285,7 +285,7 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
         INFO("k " << k << " recall " << recall << " queries " << queries << " " << choice.procedure->name);
         const size_t row_bytes = segment.codes.walk_stride();
         const auto starts = static_cast<double>(segment.graph.entries.size());
-        double least = exact_work(segment.dataset, queries);
+        double least = exact_work(segment.dataset, queries, k);
         const Procedure* wanted = &kExact;
         const double edges =
             static_cast<double>(calibration.edges_part(k, recall, !segment.graph.heads.empty())) / kAllEdges;
