@@ -7,6 +7,7 @@
 namespace gannet {
 namespace {
 
+constexpr uint32_t kKnownBy = 2;
 constexpr uint64_t kRowsOfTask = 256;  // rows with many edges take some tens of us each
 
 struct Bypass {
@@ -35,12 +36,14 @@ struct Bypass {
     return count == 0 ? 0 : *std::max_element(distances, distances + count);
   }
 
-  /// Whether a row that is not hidden leads from `row` to `target` in two steps.
+  /// Whether rows that are not hidden, kKnownBy of them, lead from `row` to `target` in two steps.
   bool is_known(uint32_t row, uint32_t target) const {
+    uint32_t by = 0;
     for (const uint32_t between : graph.row(row)) {
       if (between == kNoRow || rule.hides(between)) continue;
       const AdjacencyRow edges = graph.row(between);
-      if (std::find(edges.begin(), edges.end(), target) != edges.end()) return true;
+      by += std::find(edges.begin(), edges.end(), target) != edges.end() ? 1 : 0;
+      if (by == kKnownBy) return true;
     }
     return false;
   }

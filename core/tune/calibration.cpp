@@ -27,13 +27,12 @@ constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kTruthQueries =
     512;                               // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;     // of codes, from which on half of the sample is used
-constexpr uint32_t kHiddenShare = 12;  // edges go past one row in this many at most,
+constexpr uint32_t kHiddenShare = 50;  // edges go past one row in this many at most (graph/bypass_edges.h),
 constexpr uint32_t kHiddenMin = 512;   // if that gives this many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
 constexpr uint32_t kStrayMost = 2;  // queries of a sample that may miss all answers unseen
 
-constexpr double kHiddenMargin = 0.1;  // of hidden rows' miss, for the excess of queries to come
 constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers are found together, or none
 
 constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
@@ -78,7 +77,6 @@ struct Sample {
   const SearchGraph& graph;   // that walks for them go over
   const uint32_t* masked;     // [count] or null
   RowSetView held_out;        // of all of them: hidden rows, or the copies of masked rows
-  bool is_hidden;             // edges go past them
   bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
   bool has_heads;             // rows lie in islands or have copies
   uint32_t count;
@@ -141,8 +139,7 @@ double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Re
   const bool together = sample.has_heads || of_several.is_all_or_none();
   const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
   const double for_luck = errors_allowed(few && together) * error - kLeeway;
-  if (sample.is_fair)
-    return std::max(0.0, for_luck + (sample.is_hidden ? kHiddenMargin * (1 - recall.mean) : 0));
+  if (sample.is_fair) return std::max(0.0, for_luck);
   return together ? std::max(recall.error, for_luck) : recall.error;
 }
 
@@ -809,7 +806,6 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
                 own != nullptr ? *own : segment.graph,
                 by_rows && !is_hidden ? row_queries.rows.data() : nullptr,
                 row_queries.held_out.view(),
-                is_hidden,
                 is_fair,
                 !segment.graph.heads.empty(),
                 count,

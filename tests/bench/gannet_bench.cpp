@@ -84,7 +84,10 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"outlier_row", static_cast<int32_t>(Law::kOutlierRow)},
                      {"offset", static_cast<int32_t>(Law::kOffset)},
                      {"one_hot", static_cast<int32_t>(Law::kOneHot)},
-                     {"corners", static_cast<int32_t>(Law::kCorners)}};
+                     {"corners", static_cast<int32_t>(Law::kCorners)},
+                     {"shells", static_cast<int32_t>(Law::kShells)},
+                     {"scales", static_cast<int32_t>(Law::kScales)},
+                     {"one_vector", static_cast<int32_t>(Law::kOneVector)}};
 const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
                         {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},

@@ -280,6 +280,31 @@ void MadeRows::make_row(Part part, uint64_t row, float* out) const {
       for (uint32_t j = 0; j < dim; ++j) out[j] = 0.01f * draws.normal() + (j == hot ? 1.0f : 0.0f);
       break;
     }
+    case Law::kShells: {
+      constexpr std::array<float, 5> radii = {1, 3, 10, 30, 100};
+      double square = 0;
+      for (uint32_t j = 0; j < dim; ++j) {
+        out[j] = draws.normal();
+        square += static_cast<double>(out[j] * out[j]);
+      }
+      const float factor =
+          radii[draws.below(radii.size())] / static_cast<float>(std::sqrt(std::max(square, 1e-12)));
+      for (uint32_t j = 0; j < dim; ++j) out[j] *= factor;
+      break;
+    }
+    case Law::kScales: {
+      constexpr std::array<float, 5> scales = {0.01f, 0.03f, 0.1f, 0.3f, 1};
+      const uint64_t cluster =
+          draws.below(set_.clusters) + (part == Part::kForeignQueries ? set_.clusters : 0);
+      const float* centre = centres_.data() + cluster * dim;
+      for (uint32_t j = 0; j < dim; ++j)
+        out[j] = centre[j] + scales[cluster % scales.size()] * draws.normal();
+      break;
+    }
+    case Law::kOneVector:
+      if (draws.uniform() >= 0.5) return make_clustered(part, row, out);
+      std::copy_n(centres_.data(), dim, out);
+      break;
     case Law::kTree:
       return make_in_tree(part, row, out);
     case Law::kIslands:

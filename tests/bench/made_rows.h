@@ -15,6 +15,9 @@
 //   contrast    as in clusters, each row times a factor of a heavy tail, 1 to 200, and a little noise on top
 //   outlier_column, outlier_row   as in clusters, a column 1,000 times as wide; one row 10,000 times as far
 //   offset      as in clusters, far from the origin
+//   shells      directions evenly about the origin, at lengths of 1, 3, 10, 30 or 100
+//   scales      normal balls about centres, each .01, .03, .1, .3 or 1 times as wide
+//   one_vector  as in clusters, but for half of the rows, which are one vector
 //   one_hot     one column of 1 and noise on all
 //   corners     the signs of rows as in clusters
 //   grown       a real set made larger: see GrownRows
@@ -50,7 +53,10 @@ enum class Law {
   kOutlierRow,
   kOffset,
   kOneHot,
-  kCorners
+  kCorners,
+  kShells,
+  kScales,
+  kOneVector
 };
 enum class Part { kRows, kQueries, kForeignQueries };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -346,17 +347,17 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     RowSet hidden({}, kRows);
     for (uint32_t row = 3; row < kRows; row += 20) hidden.insert(row);
     uint32_t changed = 0;
-    uint32_t unknown = 0;  // nearer rows to which no other neighbour leads
+    uint32_t unknown = 0;  // nearer rows to which fewer than two other neighbours lead
     {
       const BypassEdges bypass(data.codes, graph, hidden.words().data(), {{}, 2, nullptr});
       for (uint32_t row = 0; row < kRows; ++row) {
         const AdjacencyRow now = graph.row(row);
         std::vector<uint32_t> own = row_before(row);
-        std::set<uint32_t> known;
+        std::map<uint32_t, uint32_t> known;  // by how many
         for (const uint32_t between : own) {
           if (between == kNoRow || hidden.holds(between)) continue;
           const std::vector<uint32_t> theirs = row_before(between);
-          known.insert(theirs.begin(), theirs.end());
+          for (const uint32_t target : std::set<uint32_t>(theirs.begin(), theirs.end())) ++known[target];
         }
         uint32_t reach = 0;
         for (uint32_t place = 0; place < now.length / 2; ++place) {
@@ -373,8 +374,8 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
               if (std::find(own.begin(), own.end(), target) != own.end() ||
                   data.distance(row, target) > reach)
                 continue;
-              unknown += known.count(target) == 0 ? 1 : 0;
-              if (known.count(target) != 0)
+              unknown += known[target] < 2 ? 1 : 0;
+              if (known[target] >= 2)
                 nearest = std::min(nearest, uint64_t{data.distance(row, target)} << 32 | target);
             }
             if (nearest != UINT64_MAX) wanted = static_cast<uint32_t>(nearest);
@@ -451,7 +452,7 @@ TEST_CASE("a postponed calibration is measured by the first call that is not can
 }
 
 TEST_CASE("a postponed calibration is that of the build") {
-  const MadeData data(12000, 12, Shape::kClusters, 6);
+  const MadeData data(26000, 12, Shape::kClusters, 6);  // of fewer none are hidden
   const auto built = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_ON);
   const Segment& segment = built->segment;
   const std::vector<uint32_t> edges(segment.graph.edges.begin(), segment.graph.edges.end());
@@ -593,7 +594,7 @@ class GroundTruth {
 TEST_CASE("a recall is asked for at little more than the beam that gets it") {
   constexpr uint32_t kDim = 24;
   constexpr uint32_t kQueries = 1000;
-  const std::vector<float> rows = made_floats(fewer(30000), kDim, 8);
+  const std::vector<float> rows = made_floats(52000, kDim, 8);  // enough for 1,024 hidden ones
   const std::vector<float> values = made_floats(kQueries, kDim, 9);
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
@@ -607,8 +608,9 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
       const uint32_t beam = built->calibration.known().beam(k, recall);
       INFO("k " << k << " recall " << recall << " beam " << beam);
       REQUIRE(recall_of(beam) >= recall - 0.01);
-      // Masked rows instead of hidden ones asked for 1.2 to 1.5 times the beam.
-      REQUIRE(recall_of(beam * 4 / 5) < recall + 0.002);
+      // Masked rows instead of hidden ones asked for 1.2 to 1.5 times the beam. A sample leaves more doubt of one answer.
+      const uint32_t least = k == 1 ? beam * 2 / 3 : beam * 4 / 5;
+      REQUIRE(recall_of(least) < recall + 0.002);
     }
   }
 }

@@ -106,6 +106,9 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("one_hot", Law::kOneHot, 64, 1);
   add("corners", Law::kCorners, 48, 12);
   add("corners_i8", Law::kCorners, 48, 12).element = ANN_I8;
+  add("shells", Law::kShells, 24, 1);
+  add("scales", Law::kScales, 40, 1).made.clusters = std::max(2u, std::min(many, 1000u));
+  add("one_vector", Law::kOneVector, 48, 12);
   add("uniform", Law::kUniform, 12, 12);
   add("uniform_64", Law::kUniform, 64, 64);
   // Many columns, which codes of walks are a projection of where rows have few dimensions.
