@@ -15,7 +15,7 @@ struct BypassRule {
   }
 
   /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet, it is no farther than the row's
-  /// own list reaches and another neighbour of the row leads there.
+  /// own list reaches and other neighbours of the row lead there, two on the CPU and one on a device.
   constexpr bool may_lead(uint32_t row, uint32_t target) const {
     return target != kNoRow && target != row && !hides(target);
   }

@@ -118,9 +118,10 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
     if (graph.share >= shares.enough) return graph;
   }
   if (may_be_residuals(codes)) {
+    const double by_codes = graph.share;
     graph.neighbors = {};  // lists are held once
     graph = bytes.by_residuals(execution.span(0, 0.9));
-    if (graph.share >= shares.least) return graph;
+    if (graph.share >= std::max(shares.least, by_codes)) return graph;
   }
   graph.neighbors = {};
   RecallSample sample(rows, params.k, params.seed, execution.memory);
@@ -145,10 +146,10 @@ uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& pa
     return cell_map_bytes(rows, tiles, threads) + 2 * lists + std::max(units, refining);
   };
   const size_t bytes = round_up(stride / sizeof(float), kCodeAlign);
-  uint64_t cells = comparing(stride, std::max(cell_candidates(params.k), kRecallLooked));
-  if (stride >= kShorter * bytes)
-    cells =
-        std::max(cells, rows * bytes + comparing(bytes, std::max(cell_candidates(params.k), kRecallLooked)));
+  // The longer its lists, the fewer rows a unit has: either may take more.
+  const uint32_t listed = std::max(cell_candidates(params.k), kRecallLooked);
+  uint64_t cells = std::max(comparing(stride, params.k), comparing(stride, listed));
+  if (stride >= kShorter * bytes) cells = std::max(cells, rows * bytes + comparing(bytes, listed));
   const uint64_t sampling = recall_sample_bytes(rows, stride, params.k);
   return sampling + std::max(cells, lists + nn_descent_bytes(rows, stride, params, threads));
 }

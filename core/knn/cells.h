@@ -35,7 +35,7 @@
 //
 // Cost of a row, n rows, k = 48, 128 columns of bytes:
 //   operations  3 rounds of training on a sixth of the rows and one of settling: n / 192 pairs, twice;
-//               up to 512 pairs to choose cells; 9,000 pairs of products; selection by 3 instructions
+//               up to 512 pairs to choose cells, or all cells; 9,000 pairs of products; selection by 3 instructions
 //               for 16 pairs and about 150 entries, thinned out three times
 //   bytes held  6 for members of cells, 136 for the packed copy, 576 for lists (twice neighbours, once
 //               distances); the rest is a few MB a thread

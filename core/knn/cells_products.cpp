@@ -129,7 +129,8 @@ uint32_t nearest_within(const NearCells& near, const uint32_t* line, uint32_t bu
   if (kernels().bound_within(line, weights, count, budget, &bound)) {
     const auto within =
         std::count_if(line, line + count, [&](uint32_t distance) { return distance <= bound; });
-    if (within >= kProbesMax) kernels().bound_within(line, ones, count, kProbesMax - 1, &bound);
+    if (within >= kProbesMax && !kernels().bound_within(line, ones, count, kProbesMax - 1, &bound))
+      bound = *std::min_element(line, line + count);  // more of them are equally near
     for (uint32_t i = 0; i < count; ++i) {
       chosen[size] = cells[i];
       size += line[i] <= bound && line[i] != kOwn && size < kProbesMax - 1 ? 1 : 0;
@@ -227,6 +228,7 @@ void compare_unit(const CellCodes& both, const CellMap& map, uint32_t first, uin
   open_lists(count, both.listed(lists.k), space);
   show_homes(codes, map, count, space, execution);
   for (uint32_t begin = 0; begin < count;) {
+    execution.check();
     const uint32_t together = map.rows_together(first + begin, first + count);
     choose_cells(codes, map, map.home(rows[begin]), rows + begin, together, budget, space.probing,
                  space.probes.data() + begin * size_t{kProbesMax}, space.probe_counts.data() + begin);

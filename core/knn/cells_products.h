@@ -68,7 +68,7 @@ struct ProbeSpace {
 uint64_t probe_space_bytes(uint64_t rows, size_t stride);
 
 /// Chooses, for each of `count` <= kSliceRows rows that live in `home`, the cells nearest to it: as
-/// many as `budget` rows live in, its own not among them; at most kProbesMax. cells[i * kProbesMax]
+/// many as `budget` rows live in, its own not among them; fewer than kProbesMax, whose last place is written, too. cells[i * kProbesMax]
 /// onwards are those of rows[i], ascending, counts[i] of them.
 void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows, uint32_t count,
                   uint32_t budget, ProbeSpace& space, uint16_t* cells, uint16_t* counts);
@@ -82,7 +82,7 @@ struct UnitSpace {
   Array<uint32_t> rows;          // [room] row numbers
   Array<uint8_t> slice;          // [kSliceRows, stride]
   Array<uint8_t> residuals;      // [kSliceRows, packed stride]
-  Array<uint32_t> tile;          // [kSliceRows, kCellRows]
+  Array<uint32_t> tile;          // [kSliceRows, cell_rows_max()]
   Array<uint16_t> probes;        // [room, kProbesMax] cells
   Array<uint16_t> probe_counts;  // [room]
   Array<uint32_t> begins;        // [cells + 1] of a cell's rows in `wanting`

@@ -56,6 +56,7 @@ uint64_t Refinement::round(bool first) {
     const uint32_t* rows = map_.members();
     uint64_t entries = 0;
     for (uint64_t at = begin; at < end;) {
+      execution_.check();
       const uint32_t count = map_.rows_together(static_cast<uint32_t>(at), static_cast<uint32_t>(end));
       entries += refine_rows(rows + at, count, first, spaces_[worker]);
       at += count;

@@ -2,7 +2,7 @@
 //
 // The queries are the caller's, or else held-out rows. A row that is in the graph is not a valid query: its own
 // edges lead to its neighbours, and an effort that gives 0.89 on unseen queries gives 1.00 on such rows. So one of
-// 12 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
+// 50 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
 // (graph/bypass_edges.h), in a copy of a graph that others may walk. Where those are too few for a sample, where rows
 // lie in islands or have copies, by inner product and over a mapped file each row is masked for its own search instead,
 // which leaves a hole in the paths of other rows: the recall of unseen queries on 99,000 rows of SIFT was .971 there
@@ -13,8 +13,7 @@
 // the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does
 // instead. A point promises the mean over the sample less the part of three standard errors beyond 0.01, so that
 // the promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck
-// of the sample, and no target is overshot where luck is small. With hidden rows it also subtracts a tenth of their
-// miss, since those of high dimensions miss less than queries do; with masked rows one standard error instead, and
+// of the sample, and no target is overshot where luck is small. With masked rows it subtracts one standard error instead, and
 // three less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or
 // none. With fewer than 300 queries of the caller three may miss unseen, for k of 1 and 10. It promises at most as much
 // as any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm

@@ -117,7 +117,7 @@ inline double exact_work(const Dataset& dataset, uint64_t queries, uint32_t k) {
   constexpr double kCodedMost = 1024;
   const double bytes = static_cast<double>(dataset.view().stride);
   const double answers = std::min<double>(k, dataset.rows());
-  const double entering = k == 0 ? 0 : answers * (1 + std::log(dataset.rows() / answers)) * kEnterBytes;
+  const double entering = answers == 0 ? 0 : answers * (1 + std::log(dataset.rows() / answers)) * kEnterBytes;
   const double together = std::max(1.0, static_cast<double>(queries / kThreads));
   const double direct = 230 + 0.15 * bytes + (26 + 0.85 * bytes) / std::min(together, kDirect);
   if (!is_float_element(dataset.element()) || together < RowBounds::kFewestOfFloats)
