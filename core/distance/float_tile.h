@@ -8,8 +8,8 @@
 //   packed  [groups, columns, 16]; columns is a multiple of 16, and rows beyond the last are zero
 //
 // Work: three operations and a load for a column and sixteen pairs. A loop of rows folds each pair by itself, in 12
-// operations, and loads the row for each. One thread, AMD EPYC with AVX-512, 12 by 192 rows of 32, 96 and 192 columns, ns
-// a pair by rows and by tiles: 5.0 and 1.6, 8.4 and 4.4, 11.8 and 7.7; by AVX2 29.3 and 2.2, 34.0 and 5.4, 20.7 and 9.5.
+// operations, and loads the row for each. One thread, AMD EPYC with AVX-512, 12 by 192 rows of 32, 96 and 192 columns,
+// ns a pair by rows and by tiles: 5.0 and 1.6, 8.4 and 4.4, 11.8 and 7.7; by AVX2 29 and 2.2, 34 and 5.4, 21 and 9.5.
 //
 // The vectors are those of the compiler, which makes of sixteen lanes what a level has. Each level includes this in its
 // own file and so gets it in its own instruction set.

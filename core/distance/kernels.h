@@ -163,7 +163,8 @@ struct Kernels {
   ResidualTerms (*residual_code)(const float* row, const float* centre, uint32_t columns, uint8_t* code);
 
   /// out[j] becomes the bits of the distance of row j < count from a query, both about one centre, that are apart[j]
-  /// apart by `code_tile`; out may be apart. Both arrays, and those of the rows, are as long as the tile, rounded up to kPackRows.
+  /// apart by `code_tile`; out may be apart. Both arrays, and those of the rows, are as long as the tile, rounded up to
+  /// kPackRows; what lies behind `count` means nothing.
   void (*residual_line)(const uint32_t* apart, const ResidualRows& rows, uint32_t count,
                         const ResidualTerms& query, uint32_t* out);
 
