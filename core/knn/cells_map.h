@@ -42,8 +42,8 @@ constexpr uint32_t cells_at_most(uint64_t rows) {
 static_assert(cells_at_most(8u << 20) < 65536 && cells_at_most((8u << 20) - 1) < 65536 &&
               cells_at_most(UINT32_MAX) < 65536);
 
-/// A row chooses the cells that it is compared with among this many around its own, unless it wants a fourth as many. Comparing every
-/// row with every centroid once more would cost as much as settling. With 256 a million SIFT rows, which
+/// A row chooses the cells that it is compared with among this many around its own, unless it wants a fourth as many.
+/// Comparing every row with every centroid once more would cost as much as settling. With 256 a million SIFT rows, which
 /// want 107 cells each, found 0.897 of their neighbours where 0.97 live in those cells.
 inline constexpr uint32_t kNearCells = 512;
 
