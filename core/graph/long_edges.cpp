@@ -292,21 +292,6 @@ Array<uint32_t> count_copies(const HashedCodes& codes, const Array<uint32_t>& ro
   return counts;
 }
 
-/// How many of `rows`, which are ascending, have a code of their own, among them and all others.
-size_t count_alone(const HashedCodes& codes, const Array<uint32_t>& rows, const Execution& execution) {
-  Array<uint8_t> copied = Array<uint8_t>::zeroed(execution.memory, rows.size());
-  const auto mark = [&](uint32_t row) {
-    const auto at = std::lower_bound(rows.begin(), rows.end(), row);
-    if (at != rows.end() && *at == row)
-      std::atomic_ref<uint8_t>(copied[at - rows.begin()]).store(1, std::memory_order_relaxed);
-  };
-  each_copy(codes, rows, execution, [&](uint32_t row, uint32_t like) {
-    mark(row);
-    mark(like);
-  });
-  return static_cast<size_t>(std::count(copied.begin(), copied.end(), uint8_t{0}));
-}
-
 /// Those of `all`, which are rows of unlike codes, that have few copies each, spread over them, and their copies, which
 /// with them are at most `most` rows.
 DrawnRows draw_heads(const HashedCodes& codes, const Array<uint32_t>& all, uint32_t count, uint64_t most,
@@ -360,7 +345,8 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   random_strata(graph.rows, count, seed, stream, drawn.rows.data());
   if (!graph.heads.empty()) avoid_heads(graph, drawn.rows);
   const HashedCodes hashed(codes, execution);
-  if (2 * count_alone(hashed, drawn.rows, execution) > count) return drawn;
+  const Array<uint32_t> copies = count_copies(hashed, drawn.rows, execution);
+  if (2 * std::count(copies.begin(), copies.end(), 0u) > static_cast<ptrdiff_t>(count)) return drawn;
   Array<uint32_t> firsts;
   if (graph.heads.empty()) firsts = first_copies(hashed, execution);
   DrawnRows heads =
