@@ -20,7 +20,7 @@
 // columns hidden rows then are easier to find than queries, and the more so the more of all rows are hidden. 60,000 rows,
 // of which 1,000 are hidden, 4,000 queries for ten, asked .9 and .95, less than asked: .015 and .021 with one, with two
 // nothing and .006; 10,000 rows, of which 833 were hidden, .051 and .041. A tenth of hidden rows' miss was asked for beside
-// that with one. SIFT 100k, words, patches and gist get the same beams as then for .9, .95 and .98, or one less.
+// that with one. SIFT 100k, words, patches and gist get the same beams as then for .9, .95 and .98, or one more or less.
 //
 // place/bypass_edges_cuda.h makes a copy on a device, where one other neighbour is enough, since fewer rows are hidden;
 // here the edges themselves are changed and put back, which takes the memory of the edges to hidden rows alone and lets

@@ -13,8 +13,8 @@
 // the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does
 // instead. A point promises the mean over the sample less the part of three standard errors beyond 0.01, so that
 // the promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck
-// of the sample, and no target is overshot where luck is small. With masked rows it subtracts one standard error instead, and
-// three less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or
+// of the sample, and no target is overshot where luck is small. With masked rows it subtracts one standard error
+// instead, and three less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or
 // none. With fewer than 300 queries of the caller three may miss unseen, for k of 1 and 10. It promises at most as much
 // as any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm
 // of the miss falls with the beam.
