@@ -66,7 +66,8 @@ struct Chooser {
   }
 
   /// AUTO over a graph: of the ways that were found to reach the recall, the one that takes the least counted
-  /// work. Comparing all rows always reaches it.
+  /// work. Comparing all rows always reaches it, and finds every neighbor: a walk has to compare fewer (of 60 rows one
+  /// compares 70 for a recall of .99, in the same time).
   Choice choose_auto() const {
     kBestFirst.check(target, request);
     if (target.on_device()) return choose_on_device();
@@ -76,17 +77,20 @@ struct Chooser {
     const size_t row_bytes = segment.codes.walk_stride();
     Choice best = exactly();
     double least = exact_work(segment.dataset, request.queries, request.k);
-    const auto consider = [&](const Choice& choice, double work) {
-      if (work > least) return;
+    const auto consider = [&](const Choice& choice, double distances, double work) {
+      if (distances >= segment.graph.rows || work > least) return;
       best = choice;
       least = work;
     };
     const Calibration& curves = placed.curves(execution);
-    if (curves.reaches(request.k, request.recall))
-      consider(beam_choice, walk_work(segment.graph, entries_compared(segment, beam_choice.effort), row_bytes,
-                                      beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges));
+    if (curves.reaches(request.k, request.recall)) {
+      const double starts = entries_compared(segment, beam_choice.effort);
+      const double expansions = beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges;
+      consider(beam_choice, walk_distances(segment.graph, starts, expansions),
+               walk_work(segment.graph, starts, row_bytes, expansions));
+    }
     if (const auto way = slack_way(); way && way->reaches && request.params.occlusion_max == 0)
-      consider(planned(kSlack, way->effort), way->work);
+      consider(planned(kSlack, way->effort), way->distances, way->work);
     return best;
   }
 
@@ -94,6 +98,7 @@ struct Chooser {
   struct SlackWay {
     Effort effort;
     bool reaches;
+    double distances;
     double work;
 
     bool is_ahead_of(const SlackWay& other) const {
@@ -128,9 +133,9 @@ struct Chooser {
     const Segment& segment = placed.segment;
     const double starts = covering.empty() ? entries_compared(segment, effort)
                                            : CoveringCodes::counted(covering.size(), segment.codes);
-    const double work = slack_work(segment.graph, starts, segment.codes.walk_stride(),
-                                   curves.cost(&KnobPoint::bound, request.k, effort.knob));
-    return SlackWay{effort, reaches, work};
+    const double beam = curves.cost(&KnobPoint::bound, request.k, effort.knob);
+    return SlackWay{effort, reaches, walk_distances(segment.graph, starts, beam),
+                    slack_work(segment.graph, starts, segment.codes.walk_stride(), beam)};
   }
 
   Choice choose_on_device() const {
