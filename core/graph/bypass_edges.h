@@ -22,7 +22,7 @@
 // nothing and .006; 10,000 rows, of which 833 were hidden, .051 and .041. A tenth of hidden rows' miss was asked for beside
 // that with one. SIFT 100k, words, patches and gist get the same beams as then for .9, .95 and .98, or one more or less.
 //
-// place/bypass_edges_cuda.h makes a copy on a device, where one other neighbour is enough, since fewer rows are hidden;
+// place/bypass_edges_cuda.h makes a copy on a device, where one other neighbour is enough if few rows are hidden;
 // here the edges themselves are changed and put back, which takes the memory of the edges to hidden rows alone and lets
 // every procedure walk them.
 #pragma once

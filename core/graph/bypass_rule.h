@@ -15,9 +15,15 @@ struct BypassRule {
   }
 
   /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet, it is no farther than the row's
-  /// own list reaches and other neighbours of the row lead there, two on the CPU and one on a device.
+  /// own list reaches and as many of the row's other neighbours as are asked for lead there.
   constexpr bool may_lead(uint32_t row, uint32_t target) const {
     return target != kNoRow && target != row && !hides(target);
+  }
+
+  /// Other neighbours of a row that lead where its edge past a hidden row may: of many hidden rows one joins too many.
+  static constexpr uint32_t known_by(uint64_t hidden_rows, uint64_t rows) {
+    constexpr uint64_t kManyHidden = 64;  // one row in fewer
+    return hidden_rows * kManyHidden > rows ? 2 : 1;
   }
 
   /// Places of a row's edges that hold its own list: behind the first half are those that others have added.

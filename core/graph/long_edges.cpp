@@ -145,14 +145,6 @@ struct HashedCodes {
   Array<uint32_t> hashes;
 };
 
-/// One row of each code, ascending.
-Array<uint32_t> first_copies(const HashedCodes& all, const Execution& execution) {
-  Array<uint32_t> first(execution.memory, all.hashes.size());
-  std::copy(all.hashes.begin(), all.hashes.end(), first.data());
-  find_copies(all.codes, first, execution);
-  return own_heads(first, execution);
-}
-
 void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& graph,
                  const Execution& execution) {
   const EdgeTable table = graph.table();
@@ -229,8 +221,7 @@ void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, co
 
 namespace {
 
-constexpr uint32_t kCandidates = 2;   // heads looked at for each that is wanted
-constexpr uint32_t kHeadsLeast = 32;  // fewer say too little
+constexpr uint32_t kQueriesLeast = 32;  // fewer say too little
 
 bool is_head(const SearchGraph& graph, uint32_t row) {
   return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
@@ -281,59 +272,80 @@ void each_copy(const HashedCodes& all, const Array<uint32_t>& rows, const Execut
   });
 }
 
-/// How many copies each of `rows` has, which are ascending.
-Array<uint32_t> count_copies(const HashedCodes& codes, const Array<uint32_t>& rows,
-                             const Execution& execution) {
-  Array<uint32_t> counts = Array<uint32_t>::zeroed(execution.memory, rows.size());
-  each_copy(codes, rows, execution, [&](uint32_t, uint32_t like) {
-    const size_t place = std::lower_bound(rows.begin(), rows.end(), like) - rows.begin();
-    std::atomic_ref<uint32_t>(counts[place]).fetch_add(1, std::memory_order_relaxed);
-  });
-  return counts;
-}
-
-/// Those of `all`, which are rows of unlike codes, that have few copies each, spread over them, and their copies, which
-/// with them are at most `most` rows.
-DrawnRows draw_heads(const HashedCodes& codes, const Array<uint32_t>& all, uint32_t count, uint64_t most,
-                     uint64_t seed, uint64_t stream, const Execution& execution) {
-  const Allocator& memory = execution.memory;
-  Array<uint32_t> heads(memory, std::min<uint64_t>(all.size(), uint64_t{kCandidates} * count));
-  random_strata(static_cast<uint32_t>(all.size()), static_cast<uint32_t>(heads.size()), seed, stream,
-                heads.data());
-  for (uint32_t& head : heads) head = all[head];
-  const Array<uint32_t> copies = count_copies(codes, heads, execution);
-  // Every `step`-th of those of few copies, so that all that are wanted have room.
-  uint64_t few = 0;
-  uint64_t few_with_copies = 0;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    if (copies[i] > kCopiesMost) continue;
-    ++few;
-    few_with_copies += 1 + copies[i];
+/// Drawn rows, ascending, and the copies of each.
+struct CountedCopies {
+  CountedCopies(const HashedCodes& codes, const Array<uint32_t>& drawn, const Execution& execution)
+      : rows(drawn),
+        counts(Array<uint32_t>::zeroed(execution.memory, drawn.size())),
+        first(execution.memory, drawn.size()) {
+    for (size_t place = 0; place < first.size(); ++place) first[place] = static_cast<uint32_t>(place);
+    each_copy(codes, rows, execution, [&](uint32_t row, uint32_t like) {
+      const uint32_t of = place_of(like);
+      std::atomic_ref<uint32_t>(counts[of]).fetch_add(1, std::memory_order_relaxed);
+      const uint32_t own = place_of(row);
+      if (own < rows.size() && rows[own] == row) first[own] = of;
+    });
   }
-  const uint64_t wanted =
-      std::min<uint64_t>({few, count, few_with_copies == 0 ? 0 : few * most / few_with_copies});
+
+  uint32_t place_of(uint32_t row) const {
+    return static_cast<uint32_t>(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin());
+  }
+  uint32_t copies(size_t place) const { return counts[first[place]]; }
+  bool is_first(size_t place) const { return first[place] == place; }
+  bool has_few(size_t place) const { return copies(place) <= kCopiesMost; }
+  size_t alone() const {
+    size_t alone = 0;
+    for (size_t place = 0; place < first.size(); ++place) alone += copies(place) == 0 ? 1 : 0;
+    return alone;
+  }
+
+  const Array<uint32_t>& rows;
+  Array<uint32_t> counts;  // [rows] of the first of equal codes among them: rows with its code, drawn or not
+  Array<uint32_t> first;   // [rows] place of that first
+};
+
+/// Those that stand for queries, spread over all, and the copies of those that have few, together at most `most` rows.
+DrawnRows hide_copies(const HashedCodes& codes, const CountedCopies& drawn, uint64_t most,
+                      const Execution& execution) {
+  const Allocator& memory = execution.memory;
+  // A row with the code of another that hides its copies is one of them.
+  const auto stands = [&](size_t place) { return drawn.is_first(place) || !drawn.has_few(place); };
+  const auto hidden_with = [&](size_t place) { return drawn.has_few(place) ? drawn.copies(place) : 0; };
+  uint64_t standing = 0;
+  uint64_t hidden = 0;
+  for (size_t place = 0; place < drawn.rows.size(); ++place) {
+    if (!stands(place)) continue;
+    ++standing;
+    hidden += 1 + hidden_with(place);
+  }
+  const uint64_t wanted = hidden <= most ? standing : standing * most / hidden;
   Array<uint32_t> chosen(memory, wanted);
-  size_t room = 0;
-  uint64_t seen = 0;
+  Array<uint32_t> with_copies(memory, wanted);
   size_t taken = 0;
-  size_t steps = 0;
-  for (size_t i = 0; i < heads.size() && steps < wanted; ++i) {
-    if (copies[i] > kCopiesMost || seen++ != steps * few / wanted) continue;
+  size_t taken_with_copies = 0;
+  size_t copies = 0;
+  uint64_t seen = 0;
+  uint64_t steps = 0;
+  for (size_t place = 0; place < drawn.rows.size() && steps < wanted; ++place) {
+    if (!stands(place) || seen++ != steps * standing / wanted) continue;
     ++steps;
     // Of those that are chosen more may have copies than of all.
-    if (taken + 1 + room + copies[i] > most) continue;
-    chosen[taken++] = heads[i];
-    room += copies[i];
+    if (taken + 1 + copies + hidden_with(place) > most) continue;
+    chosen[taken++] = drawn.rows[place];
+    copies += hidden_with(place);
+    if (hidden_with(place) != 0) with_copies[taken_with_copies++] = drawn.rows[place];
   }
-  DrawnRows drawn;
-  drawn.rows = Array<uint32_t>(memory, taken);
-  std::copy_n(chosen.data(), taken, drawn.rows.data());
-  drawn.copies = Array<uint32_t>(memory, room);
+  const auto front = [&](const Array<uint32_t>& from, size_t count) {
+    Array<uint32_t> to(memory, count);
+    std::copy_n(from.data(), count, to.data());
+    return to;
+  };
+  DrawnRows kept{front(chosen, taken), Array<uint32_t>(memory, copies)};
   std::atomic<size_t> next = 0;
-  each_copy(codes, drawn.rows, execution,
-            [&](uint32_t row, uint32_t) { drawn.copies[next.fetch_add(1)] = row; });
-  std::sort(drawn.copies.begin(), drawn.copies.end());
-  return drawn;
+  each_copy(codes, front(with_copies, taken_with_copies), execution,
+            [&](uint32_t row, uint32_t) { kept.copies[next.fetch_add(1)] = row; });
+  std::sort(kept.copies.begin(), kept.copies.end());
+  return kept;
 }
 
 }  // namespace
@@ -345,13 +357,12 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   random_strata(graph.rows, count, seed, stream, drawn.rows.data());
   if (!graph.heads.empty()) avoid_heads(graph, drawn.rows);
   const HashedCodes hashed(codes, execution);
-  const Array<uint32_t> copies = count_copies(hashed, drawn.rows, execution);
-  if (2 * std::count(copies.begin(), copies.end(), 0u) > static_cast<ptrdiff_t>(count)) return drawn;
-  Array<uint32_t> firsts;
-  if (graph.heads.empty()) firsts = first_copies(hashed, execution);
-  DrawnRows heads =
-      draw_heads(hashed, graph.heads.empty() ? firsts : graph.heads, count, most, seed, stream, execution);
-  return heads.rows.size() < std::min(count, kHeadsLeast) ? std::move(drawn) : std::move(heads);
+  const CountedCopies copies(hashed, drawn.rows, execution);
+  if (2 * copies.alone() > count) return drawn;
+  DrawnRows hidden = hide_copies(hashed, copies, most, execution);
+  if (hidden.rows.size() >= std::min(count, kQueriesLeast)) return hidden;
+  drawn.have_copies = true;
+  return drawn;
 }
 
 }  // namespace gannet

@@ -74,6 +74,7 @@ inline constexpr uint32_t kCopiesMost = 32;
 struct DrawnRows {
   Array<uint32_t> rows;
   Array<uint32_t> copies;
+  bool have_copies = false;  // most have, which are not named since these are too many: their recall promises nothing
 };
 
 /// Draws `count` rows that can stand for queries when each is hidden from its own search, with all that is among
@@ -81,7 +82,8 @@ struct DrawnRows {
 ///
 /// Among rows that are alike a head is no fair query: hidden, it leaves its island without the edges that lead there.
 /// And a row that has copies is none: a walk that comes to one of them has found all there is to find. Where most rows
-/// have copies, heads are drawn, and hidden with theirs; in a graph without heads one row of each code.
+/// have copies, those of at most kCopiesMost copies are hidden with theirs, one of each code; of more copies queries to
+/// come may be further ones.
 DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
                        uint64_t seed, uint64_t stream, const Execution& execution);
 

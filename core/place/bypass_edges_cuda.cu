@@ -3,7 +3,7 @@
 //   row       whose edges a warp copies
 //   hidden    a row that is to be left out, and one of them to which the row has an edge
 //   next      the nearest to the row of hidden's edges, none that is hidden, the row's own or there already, nor
-//             farther than the row's own list reaches, and known: another neighbour of the row leads there, too;
+//             farther than the row's own list reaches, and known: known_by other neighbours of the row lead there, too;
 //             where there is none, the row's first edge once more
 //
 // Without that reach a walk that has come to one neighbour of a hidden row knows the others. Where rows have few
@@ -116,8 +116,9 @@ struct Bypass {
     return a.distance < b.distance || (a.distance == b.distance && a.row < b.row);
   }
 
-  /// Whether a row that is not hidden leads from `from`, the row's edges, to `target` in two steps.
+  /// Whether rows that are not hidden, known_by of them, lead from `from`, the row's edges, to `target` in two steps.
   __device__ bool is_known(const uint32_t* from, uint32_t target) const {
+    uint32_t by = 0;
     for (uint32_t place = 0; place < args.graph.stride; ++place) {
       const uint32_t between = from[place];
       if (between == kNoRow || is_hidden(between)) continue;
@@ -125,7 +126,8 @@ struct Bypass {
       bool found = false;
       for (uint32_t other = lane_number(); other < args.graph.stride; other += kWarp)
         found |= edges[other] == target;
-      if (__any_sync(kAllLanes, found)) return true;
+      by += __any_sync(kAllLanes, found) != 0 ? 1 : 0;
+      if (by == args.known_by) return true;
     }
     return false;
   }

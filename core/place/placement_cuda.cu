@@ -11,6 +11,7 @@
 #include "backend/stream_fence.h"
 #include "backend/transfers.h"
 #include "dataset/codes_cuda.h"
+#include "graph/bypass_rule.h"
 #include "place/bypass_edges_cuda.h"
 #include "place/device_build_result_cuda.h"
 #include "place/narrow_codes_cuda.h"
@@ -79,7 +80,8 @@ class CudaPlacement final : public DevicePlacement {
                          bypass->hidden.data(),
                          view_.graph,
                          {bypass->edges.data(), view_.row_count, view_.graph.stride},
-                         view_.code_stride},
+                         view_.code_stride,
+                         BypassRule::known_by(count, view_.row_count)},
                         view_.kind, *stream_);
       stream_->wait();
       bypass_ = std::move(bypass);

@@ -79,6 +79,7 @@ struct Sample {
   RowSetView held_out;        // of all of them: hidden rows, or the copies of masked rows
   bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
   bool has_heads;             // rows lie in islands or have copies
+  bool finds_copies;          // most queries have copies among the rows that walks find
   uint32_t count;
   uint32_t deep_count;
   uint32_t depth;
@@ -133,8 +134,9 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// miss at most kLeeway more than a sample that is lucky by three standard errors, four where few queries find all or
 /// none. Masked rows promise too little, except where rows form islands or have copies, or a query's answers are all
 /// found or none. Where few queries of the caller all reach it, so do all future ones except three or four in their
-/// number.
+/// number. Rows that find their copies promise nothing.
 double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
+  if (sample.finds_copies) return 1;
   const bool few = sample.is_fair && sample.count < kGivenFew && k <= kTogetherMost;
   const bool together = sample.has_heads || of_several.is_all_or_none();
   const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
@@ -472,6 +474,7 @@ struct RowQueries {
   Array<uint8_t> copied;  // [rows, bytes of a row] together, since borrowed rows may lie far apart
   RowSet held_out;
   std::unique_ptr<BypassEdges> bypass;
+  bool find_copies = false;
 };
 
 bool may_hide(const Segment& segment) {
@@ -520,6 +523,7 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& 
   RowQueries row_queries;
   const auto count = static_cast<uint32_t>(drawn.rows.size());
   row_queries.rows = std::move(drawn.rows);
+  row_queries.find_copies = drawn.have_copies;
   if (hides || !drawn.copies.empty()) row_queries.held_out = RowSet(memory, dataset.rows());
   for (const uint32_t row : drawn.copies) row_queries.held_out.insert(row);
   if (hides) {
@@ -808,6 +812,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
                 row_queries.held_out.view(),
                 is_fair,
                 !segment.graph.heads.empty(),
+                row_queries.find_copies,
                 count,
                 std::min(count, most[KnobCurves::kCurves - 1]),
                 std::min(deep, kKs[2]),

@@ -692,6 +692,8 @@ bool DeviceCalibration::Curve::find(double recall, double doubt, Point* point) c
   *point = points[above];
   if (above == 0) return true;
   const Point& below = points[above - 1];
+  // Where a step rises is not known more closely: at a slack of 0, say, from where rows at equal distances are walked.
+  if (point->slack - below.slack < 2 * kRise) return true;
   const double fall = std::log(miss_of(below.recall) / miss_of(points[above].recall));
   if (fall > kFallMax) return true;
   const auto by_miss = [&](double wanted) {

@@ -63,6 +63,7 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
       placement_ != nullptr ? hideable_rows(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
   const DrawnRows drawn =
       draw_queries(segment.codes, segment.graph, count, hideable, segment.seed, kSampleStream, execution);
+  have_copies_ = drawn.have_copies;
   count_ = static_cast<uint32_t>(drawn.rows.size());
   rows_ = Array<uint32_t>(memory, count_);
   std::copy(drawn.rows.begin(), drawn.rows.end(), rows_.data());
@@ -128,8 +129,8 @@ bool CalibrationQueries::hides(uint32_t query, uint32_t row) const {
 /// codes bound recall.
 double CalibrationQueries::margin(double miss) const {
   if (!are_rows()) return 0;
-  // Queries that find their own copies promise nothing: there was no memory to hide these.
-  if (copies_most() != 0 && !are_held_out()) return 1;
+  // Queries that find their own copies promise nothing: these are too many, or there was no memory to hide them.
+  if (have_copies_ || (copies_most() != 0 && !are_held_out())) return 1;
   const bool by_product = dataset_.metric() == ANN_METRIC_INNER_PRODUCT;
   if (hidden_) return ((by_product ? kProductMargin : kMargin) - 1 + kMarginOfMiss * miss) * miss;
   return by_product ? std::max(0.0, (kMargin - 1) * miss - kNearTheEnd) : 0;

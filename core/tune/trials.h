@@ -121,6 +121,7 @@ class CalibrationQueries {
   Array<uint8_t> copied_;  // [count, row_bytes] the rows' values
   RowSet held_out_;        // the same; empty where each is only masked for itself
   bool hidden_ = false;
+  bool have_copies_ = false;  // that are neither held out nor masked
   std::unique_ptr<SentQueries> sent_;
 };
 

@@ -17,6 +17,7 @@
 #include "search/slack.h"
 #include "index/choose.h"
 #include "index/reach.h"
+#include "tune/device_calibration.h"
 #include "tune/search_work.h"
 #include "tune/trials.h"
 
@@ -676,4 +677,35 @@ TEST_CASE("a part of a row's edges is rounded up") {
   REQUIRE(edges_read(33, 64) == 9);
   REQUIRE(edges_read(1, 1) == 1);
   REQUIRE(edges_read(0, 64) == 0);
+}
+
+TEST_CASE("rows of few copies each, too many to be hidden, promise nothing") {
+  constexpr uint32_t kRows = 500, kCopies = 10, kDim = 24;
+  const std::vector<float> codes = made_floats(kRows / kCopies, kDim, 1);
+  std::vector<float> rows;
+  for (uint32_t copy = 0; copy < kCopies; ++copy) rows.insert(rows.end(), codes.begin(), codes.end());
+  const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
+  const Execution two{{}, 2, nullptr};
+  REQUIRE(!built->curves(two).reaches(10, 0.5f));
+  REQUIRE(!built->curves(two).slack().reaches(10, 0.5f));
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  const Choice choice = choose(*built, nullptr, {params, 0.8f, 100, 10, 10}, two);
+  REQUIRE(choice.procedure == &kExact);
+  // Beams that a caller names, or asks for by procedure, are walked.
+  params.procedure = ANN_SEARCH_BEST_FIRST;
+  REQUIRE(choose(*built, nullptr, {params, 0.8f, 100, 10, 10}, two).procedure == &kBestFirst);
+}
+
+TEST_CASE("where a device's recall rises in a step, its upper end is taken") {
+  DeviceCalibration::Curve curve;
+  curve.k = 10;
+  curve.count = 3;
+  curve.points[0] = {0.72, -0.02, 4096, 10};
+  curve.points[1] = {0.72, -0.0005, 4096, 12};
+  curve.points[2] = {0.88, 0, 4096, 12};
+  for (const double recall : {0.73, 0.8, 0.88}) {
+    DeviceCalibration::Point point;
+    REQUIRE(curve.find(recall, 0, &point));
+    REQUIRE((point.slack == 0 && point.recall == 0.88));
+  }
 }

@@ -497,6 +497,37 @@ TEST_CASE("rows that stand for queries are with their copies no more than there 
   REQUIRE(drawn.rows.size() + drawn.copies.size() <= most);
 }
 
+TEST_CASE(
+    "rows with many copies stand for queries as often as they are there, those with few once and with all") {
+  // Every other row is the first one again, the others are 300 rows of four copies each.
+  const uint32_t islands = 100, size = 24, distinct = 300;
+  const MadeData data(distinct, 6, Shape::kUniform, 9);
+  const SearchGraph graph = islands_of(islands, size, 8);
+  std::vector<uint32_t> copied(graph.rows);
+  for (uint32_t row = 0; row < graph.rows; ++row) copied[row] = row % 2 == 0 ? 0 : row / 2 % distinct;
+  const Codes codes(data.codes, copied.data(), graph.rows, {});
+  const DrawnRows drawn = draw_queries(codes, graph, 600, graph.rows, 3, 4, kTwoThreads);
+  REQUIRE(!drawn.have_copies);
+  uint32_t popular = 0;
+  std::set<uint32_t> others;
+  for (const uint32_t row : drawn.rows) {
+    if (copied[row] == 0) {
+      ++popular;
+      continue;
+    }
+    REQUIRE(others.insert(copied[row]).second);
+    for (uint32_t other = 0; other < graph.rows; ++other)
+      REQUIRE((copied[other] != copied[row] || other == row ||
+               std::binary_search(drawn.copies.begin(), drawn.copies.end(), other)));
+  }
+  REQUIRE((popular > 250 && popular < 350));
+  REQUIRE(others.size() > 120);
+  REQUIRE(drawn.copies.size() == 3 * others.size());
+
+  // With room for some 20 of them these say too little, and those that find their copies say nothing.
+  REQUIRE(draw_queries(codes, graph, 600, 40, 3, 4, kTwoThreads).have_copies);
+}
+
 TEST_CASE("rows that stand for queries are no heads, or heads whose copies are named") {
   const uint32_t islands = 100, size = 24;
   {
@@ -518,7 +549,9 @@ TEST_CASE("rows that stand for queries are no heads, or heads whose copies are n
   const uint64_t most = 600;
   for (const bool has_heads : {false, true}) {
     if (has_heads) REQUIRE(add_long_edges(codes, graph, 5, kTwoThreads));
-    const DrawnRows drawn = draw_queries(codes, graph, 200, most, 3, 4, kTwoThreads);
+    // Of more rows than there are codes most have their copies among themselves.
+    const uint32_t count = has_heads ? 200 : 4 * distinct;
+    const DrawnRows drawn = draw_queries(codes, graph, count, most, 3, 4, kTwoThreads);
     REQUIRE((!drawn.copies.empty() && drawn.rows.size() + drawn.copies.size() <= most));
     REQUIRE(drawn.rows.size() > 60);
     for (const uint32_t row : drawn.rows) {
