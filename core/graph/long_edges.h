@@ -74,7 +74,8 @@ inline constexpr uint32_t kCopiesMost = 32;
 struct DrawnRows {
   Array<uint32_t> rows;
   Array<uint32_t> copies;
-  bool have_copies = false;  // most have, which are not named since these are too many: their recall promises nothing
+  bool have_copies =
+      false;  // most have, which are not named since these are too many: their recall promises nothing
 };
 
 /// Draws `count` rows that can stand for queries when each is hidden from its own search, with all that is among
