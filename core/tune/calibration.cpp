@@ -14,6 +14,7 @@
 #include "search/exact.h"
 #include "search/exact_by_codes.h"
 #include "search/slack.h"
+#include "tune/row_queries.h"
 #include "tune/search_work.h"
 
 namespace gannet {
@@ -471,7 +472,7 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, cons
 /// Rows that stand for queries, in random order.
 struct RowQueries {
   Array<uint32_t> rows;
-  Array<uint8_t> copied;  // [rows, bytes of a row] together, since borrowed rows may lie far apart
+  Array<uint8_t> copied;  // [rows, Dataset::query_bytes()] together, since borrowed rows may lie far apart
   RowSet held_out;
   std::unique_ptr<BypassEdges> bypass;
   bool find_copies = false;
@@ -533,11 +534,7 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& 
   }
   for (uint32_t i = count; i > 1; --i)
     std::swap(row_queries.rows[i - 1], row_queries.rows[random_below(i, segment.seed, kSampleStream + 1, i)]);
-  const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
-  row_queries.copied = Array<uint8_t>(memory, checked_product(count, row_bytes));
-  for (uint32_t i = 0; i < count; ++i)
-    std::memcpy(row_queries.copied.data() + i * row_bytes, dataset.view().row(row_queries.rows[i]),
-                row_bytes);
+  row_queries.copied = copy_as_queries(dataset, row_queries.rows, segment.seed, memory);
   return row_queries;
 }
 
@@ -795,8 +792,8 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   MatrixView vectors = given.first(sample_most(codes, 0));
   if (by_rows) {
     row_queries = draw_rows(segment, own, execution);
-    vectors = {row_queries.copied.data(), row_queries.rows.size(), dataset.dim(), dataset.element(),
-               size_t{dataset.dim()} * element_bytes(dataset.element())};
+    vectors = {row_queries.copied.data(), row_queries.rows.size(), dataset.dim(),
+               query_element(dataset.element()), dataset.query_bytes()};
   }
   const bool is_hidden = row_queries.bypass != nullptr;
   const bool is_fair = is_hidden || !by_rows;

@@ -8,6 +8,7 @@
 #include "search/exact.h"
 #include "search/exact_cuda.h"
 #include "search/host_batch.h"
+#include "tune/row_queries.h"
 
 namespace gannet {
 namespace {
@@ -70,9 +71,7 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   // Shuffled, so that the first of them are a fair sample too.
   for (uint32_t i = count_; i > 1; --i)
     std::swap(rows_[i - 1], rows_[random_below(i, segment.seed, kSampleStream + 1, i)]);
-  copied_ = Array<uint8_t>(memory, checked_product(count_, row_bytes()));
-  for (uint32_t i = 0; i < count_; ++i)
-    std::memcpy(copied_.data() + i * row_bytes(), dataset_.view().row(rows_[i]), row_bytes());
+  copied_ = copy_as_queries(dataset_, rows_, segment.seed, memory);
   out_ = Array<uint32_t>(memory, drawn.rows.size() + drawn.copies.size());
   std::merge(drawn.rows.begin(), drawn.rows.end(), drawn.copies.begin(), drawn.copies.end(), out_.data());
   const uint32_t out = static_cast<uint32_t>(out_.size());
@@ -108,7 +107,7 @@ BatchAdmission CalibrationQueries::admission() const {
 
 MatrixView CalibrationQueries::first(uint32_t most) const {
   if (!are_rows()) return given_.first(most);
-  return {copied_.data(), most, dataset_.dim(), dataset_.element(), row_bytes()};
+  return {copied_.data(), most, dataset_.dim(), query_element(dataset_.element()), dataset_.query_bytes()};
 }
 
 MatrixView CalibrationQueries::between(uint32_t first, uint32_t end) const {

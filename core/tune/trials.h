@@ -108,7 +108,6 @@ class CalibrationQueries {
  private:
   /// The share that queries to come miss beyond the miss of the sample.
   double margin(double miss) const;
-  size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
 
   DevicePlacement* placement_;          // null: the CPU
   std::unique_lock<std::mutex> alone_;  // of those that hide rows of the placement
@@ -118,7 +117,7 @@ class CalibrationQueries {
   uint32_t count_;
   Array<uint32_t> rows_;   // [count] in random order, where rows serve as queries
   Array<uint32_t> out_;    // held-out rows: the same and their copies, ascending
-  Array<uint8_t> copied_;  // [count, row_bytes] the rows' values
+  Array<uint8_t> copied_;  // [count, Dataset::query_bytes()] the rows' values
   RowSet held_out_;        // the same; empty where each is only masked for itself
   bool hidden_ = false;
   bool have_copies_ = false;  // that are neither held out nor masked

@@ -18,6 +18,7 @@
 #include "index/choose.h"
 #include "index/reach.h"
 #include "tune/device_calibration.h"
+#include "tune/row_queries.h"
 #include "tune/search_work.h"
 #include "tune/trials.h"
 
@@ -708,4 +709,36 @@ TEST_CASE("where a device's recall rises in a step, its upper end is taken") {
     REQUIRE(curve.find(recall, 0, &point));
     REQUIRE((point.slack == 0 && point.recall == 0.88));
   }
+}
+
+TEST_CASE("rows of floats that were rounded stand for queries that are not") {
+  constexpr uint32_t kRows = 40, kDim = 7;
+  std::vector<float> rows = made_floats(kRows, kDim, 5);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = i % 5 == 0 ? 0 : rows[i] * (i % 3 == 0 ? 1e-7f : 300);
+  const Execution one;
+  Array<uint32_t> numbers({}, kRows / 2);
+  for (uint32_t i = 0; i < numbers.size(); ++i) numbers[i] = 2 * i;
+  for (const int32_t element : {ANN_F32, ANN_F16, ANN_BF16}) {
+    const Dataset dataset(view_of_floats(rows, kDim), nullptr, ANN_METRIC_L2, element, false, one);
+    const Array<uint8_t> copied = copy_as_queries(dataset, numbers, 9, {});
+    REQUIRE(query_element(element) == ANN_F32);
+    REQUIRE(copied.size() == numbers.size() * kDim * sizeof(float));
+    uint32_t moved = 0;
+    for (uint32_t i = 0; i < numbers.size(); ++i) {
+      for (uint32_t j = 0; j < kDim; ++j) {
+        const float value = element_to_float(copied.data() + size_t{i} * kDim * sizeof(float), ANN_F32, j);
+        const float stored = element_to_float(dataset.row(numbers[i]), element, j);
+        CAPTURE(element, stored, value);
+        moved += value != stored ? 1 : 0;
+        REQUIRE((stored != 0 || value == 0));
+        if (element == ANN_F32) continue;
+        // Rounded it is the row again, but for values next to a power of two, below which the grid is finer.
+        const float again =
+            element == ANN_F16 ? float_of_f16(f16_of_float(value)) : float_of_bf16(bf16_of_float(value));
+        REQUIRE(std::fabs(again - stored) <= std::fabs(stored) * (element == ANN_F16 ? 0x1p-11f : 0x1p-8f));
+      }
+    }
+    REQUIRE((element == ANN_F32 ? moved == 0 : moved > numbers.size() * kDim / 2));
+  }
+  REQUIRE((query_element(ANN_I8) == ANN_I8 && query_element(ANN_U8) == ANN_U8));
 }
