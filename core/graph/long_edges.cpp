@@ -221,7 +221,7 @@ void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, co
 
 namespace {
 
-constexpr uint32_t kQueriesLeast = 32;  // fewer say too little
+constexpr uint32_t kQueriesLeast = 32;  // that hide their copies: fewer say too little
 
 bool is_head(const SearchGraph& graph, uint32_t row) {
   return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
@@ -304,23 +304,35 @@ struct CountedCopies {
   Array<uint32_t> first;   // [rows] place of that first
 };
 
-/// Those that stand for queries, spread over all, and the copies of those that have few, together at most `most` rows.
-DrawnRows hide_copies(const HashedCodes& codes, const CountedCopies& drawn, uint64_t most,
-                      const Execution& execution) {
+/// Those that stand for queries, spread over all, and the copies of those that hide them, together at most `most` rows.
+DrawnRows hide_copies(const HashedCodes& codes, const CountedCopies& drawn, uint64_t most, uint64_t seed,
+                      uint64_t stream, const Execution& execution) {
   const Allocator& memory = execution.memory;
+  const auto kind_of = [&](size_t place) {
+    if (drawn.copies(place) == 0 || !drawn.has_few(place)) return CopiesOf::kNone;
+    const uint32_t first = drawn.rows[drawn.first[place]];
+    return random_below(2, seed, stream + 2, first) == 0 ? CopiesOf::kHidden : CopiesOf::kSeen;
+  };
   // A row with the code of another that hides its copies is one of them.
-  const auto stands = [&](size_t place) { return drawn.is_first(place) || !drawn.has_few(place); };
-  const auto hidden_with = [&](size_t place) { return drawn.has_few(place) ? drawn.copies(place) : 0; };
+  const auto stands = [&](size_t place) {
+    return drawn.is_first(place) || kind_of(place) != CopiesOf::kHidden;
+  };
+  const auto hidden_with = [&](size_t place) {
+    return kind_of(place) == CopiesOf::kHidden ? drawn.copies(place) : 0;
+  };
   uint64_t standing = 0;
   uint64_t hidden = 0;
+  uint64_t hiding = 0;
   for (size_t place = 0; place < drawn.rows.size(); ++place) {
     if (!stands(place)) continue;
     ++standing;
+    hiding += hidden_with(place) != 0 ? 1 : 0;
     hidden += 1 + hidden_with(place);
   }
   const uint64_t wanted = hidden <= most ? standing : standing * most / hidden;
   Array<uint32_t> chosen(memory, wanted);
   Array<uint32_t> with_copies(memory, wanted);
+  Array<CopiesOf> kinds(memory, wanted);
   size_t taken = 0;
   size_t taken_with_copies = 0;
   size_t copies = 0;
@@ -331,16 +343,18 @@ DrawnRows hide_copies(const HashedCodes& codes, const CountedCopies& drawn, uint
     ++steps;
     // Of those that are chosen more may have copies than of all.
     if (taken + 1 + copies + hidden_with(place) > most) continue;
+    kinds[taken] = kind_of(place);
     chosen[taken++] = drawn.rows[place];
     copies += hidden_with(place);
     if (hidden_with(place) != 0) with_copies[taken_with_copies++] = drawn.rows[place];
   }
-  const auto front = [&](const Array<uint32_t>& from, size_t count) {
-    Array<uint32_t> to(memory, count);
+  const auto front = [&]<class T>(const Array<T>& from, size_t count) {
+    Array<T> to(memory, count);
     std::copy_n(from.data(), count, to.data());
     return to;
   };
-  DrawnRows kept{front(chosen, taken), Array<uint32_t>(memory, copies)};
+  DrawnRows kept{front(chosen, taken), Array<uint32_t>(memory, copies), front(kinds, taken)};
+  kept.have_copies = taken_with_copies < std::min<uint64_t>(hiding, kQueriesLeast);
   std::atomic<size_t> next = 0;
   each_copy(codes, front(with_copies, taken_with_copies), execution,
             [&](uint32_t row, uint32_t) { kept.copies[next.fetch_add(1)] = row; });
@@ -359,10 +373,15 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   const HashedCodes hashed(codes, execution);
   const CountedCopies copies(hashed, drawn.rows, execution);
   if (2 * copies.alone() > count) return drawn;
-  DrawnRows hidden = hide_copies(hashed, copies, most, execution);
-  if (hidden.rows.size() >= std::min(count, kQueriesLeast)) return hidden;
-  drawn.have_copies = true;
-  return drawn;
+  return hide_copies(hashed, copies, most, seed, stream, execution);
+}
+
+void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream) {
+  for (size_t i = drawn.rows.size(); i > 1; --i) {
+    const size_t other = random_below(i, seed, stream, i);
+    std::swap(drawn.rows[i - 1], drawn.rows[other]);
+    if (!drawn.kinds.empty()) std::swap(drawn.kinds[i - 1], drawn.kinds[other]);
+  }
 }
 
 }  // namespace gannet

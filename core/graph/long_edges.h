@@ -70,10 +70,14 @@ void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, co
 /// Copies that a row has at most that stands for a query with them.
 inline constexpr uint32_t kCopiesMost = 32;
 
+/// Whether the few copies of a row that stands for a query are hidden from it.
+enum class CopiesOf : uint8_t { kNone, kHidden, kSeen };
+
 /// Rows that stand for queries, and further rows with their codes, both ascending.
 struct DrawnRows {
   Array<uint32_t> rows;
   Array<uint32_t> copies;
+  Array<CopiesOf> kinds;  // [rows], or empty: all are kNone
   bool have_copies =
       false;  // most have, which are not named since these are too many: their recall promises nothing
 };
@@ -82,11 +86,15 @@ struct DrawnRows {
 /// `copies`; fewer only where rows have copies, of which there are then at most `most` with the rows themselves.
 ///
 /// Among rows that are alike a head is no fair query: hidden, it leaves its island without the edges that lead there.
-/// And a row that has copies is none: a walk that comes to one of them has found all there is to find. Where most rows
-/// have copies, those of at most kCopiesMost copies are hidden with theirs, one of each code; of more copies queries to
-/// come may be further ones.
+/// And a row that has copies is none, if queries to come are no copies: a walk that comes to one has found all there is
+/// to find. If they are, it is a row without its copies that has less to find. Where most rows have copies, those of half of
+/// the codes of at most kCopiesMost copies are hidden with these, one of each code, the others are not, and what is found
+/// of either kind counts if it is less. Of rows with more copies queries to come may be further ones.
 DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
                        uint64_t seed, uint64_t stream, const Execution& execution);
+
+/// Puts them in random order.
+void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream);
 
 /// Bytes that this takes at most beside what it returns, but for the rows that are wanted.
 uint64_t draw_queries_bytes(uint64_t rows);

@@ -81,6 +81,7 @@ struct Sample {
   bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
   bool has_heads;             // rows lie in islands or have copies
   bool finds_copies;          // most queries have copies among the rows that walks find
+  const CopiesOf* kinds;      // [count] or null
   uint32_t count;
   uint32_t deep_count;
   uint32_t depth;
@@ -110,16 +111,32 @@ struct Recall {
   bool is_all_or_none() const { return together > kAllOrNone; }
 };
 
-Recall mean_of(const double* shares, uint32_t count) {
+/// Of those queries whose copies are not as `without`.
+Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, CopiesOf without) {
+  const auto counts = [&](uint32_t query) { return kinds == nullptr || kinds[query] != without; };
   double sum = 0;
-  for (uint32_t query = 0; query < count; ++query) sum += shares[query];
-  const double mean = sum / count;
+  uint32_t used = 0;
+  for (uint32_t query = 0; query < count; ++query) {
+    if (!counts(query)) continue;
+    sum += shares[query];
+    ++used;
+  }
+  const double mean = sum / std::max(1u, used);
   double variance = 0;
   for (uint32_t query = 0; query < count; ++query)
-    variance += (shares[query] - mean) * (shares[query] - mean);
-  const double most = mean * (1 - mean) * count;
-  const double error = std::sqrt(variance / count / std::max(1u, count - 1));
-  return {mean, error, count, most > 0 ? variance / most : 0};
+    if (counts(query)) variance += (shares[query] - mean) * (shares[query] - mean);
+  const double most = mean * (1 - mean) * used;
+  const double error = std::sqrt(variance / std::max(1u, used) / std::max(1u, used - 1));
+  return {mean, error, used, most > 0 ? variance / most : 0};
+}
+
+/// The lesser of both kinds of queries that have copies.
+Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds) {
+  const Recall unlike = mean_of(shares, count, kinds, CopiesOf::kSeen);
+  if (kinds == nullptr) return unlike;
+  const Recall like = mean_of(shares, count, kinds, CopiesOf::kHidden);
+  if (unlike.count == 0 || like.count == 0) return unlike.count == 0 ? like : unlike;
+  return unlike.mean <= like.mean ? unlike : like;
 }
 
 /// A found row counts if it is no farther than the k-th true neighbour: any of
@@ -134,16 +151,19 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// The allowance subtracted from the mean recall of a sample, that of ten answers or more beside it. Future queries
 /// miss at most kLeeway more than a sample that is lucky by three standard errors, four where few queries find all or
 /// none. Masked rows promise too little, except where rows form islands or have copies, or a query's answers are all
-/// found or none. Where few queries of the caller all reach it, so do all future ones except three or four in their
-/// number. Rows that find their copies promise nothing.
+/// found or none. Where few queries all reach it, so do all future ones except three or four in their number: of rows, where
+/// they find all or none, as each does the first alone. Rows that find their copies promise nothing.
 double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
   if (sample.finds_copies) return 1;
-  const bool few = sample.is_fair && sample.count < kGivenFew && k <= kTogetherMost;
+  const bool few = recall.count < kGivenFew && k <= kTogetherMost;
   const bool together = sample.has_heads || of_several.is_all_or_none();
+  if (!sample.is_fair && !together) {
+    const double unseen = few && k == 1 ? errors_allowed(false) / recall.count - kLeeway : 0;
+    return std::max(recall.error, unseen);
+  }
   const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
-  const double for_luck = errors_allowed(few && together) * error - kLeeway;
-  if (sample.is_fair) return std::max(0.0, for_luck);
-  return together ? std::max(recall.error, for_luck) : recall.error;
+  const double for_luck = errors_allowed(few && together && sample.is_fair) * error - kLeeway;
+  return std::max(sample.is_fair ? 0.0 : recall.error, for_luck);
 }
 
 /// The same of a walk that may start from groups of entry points (search/entry_groups.h): one that starts in the wrong
@@ -472,6 +492,7 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, cons
 /// Rows that stand for queries, in random order.
 struct RowQueries {
   Array<uint32_t> rows;
+  Array<CopiesOf> kinds;  // [rows], or empty
   Array<uint8_t> copied;  // [rows, Dataset::query_bytes()] together, since borrowed rows may lie far apart
   RowSet held_out;
   std::unique_ptr<BypassEdges> bypass;
@@ -522,18 +543,17 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& 
   DrawnRows drawn = draw(hides ? std::min(dataset.rows() / kHiddenShare, sample_most(segment.codes, 0))
                                : std::min(dataset.rows() / kHeldOutShare, masked_most(segment, 0)));
   RowQueries row_queries;
-  const auto count = static_cast<uint32_t>(drawn.rows.size());
-  row_queries.rows = std::move(drawn.rows);
   row_queries.find_copies = drawn.have_copies;
   if (hides || !drawn.copies.empty()) row_queries.held_out = RowSet(memory, dataset.rows());
   for (const uint32_t row : drawn.copies) row_queries.held_out.insert(row);
   if (hides) {
-    for (const uint32_t row : row_queries.rows) row_queries.held_out.insert(row);
+    for (const uint32_t row : drawn.rows) row_queries.held_out.insert(row);
     row_queries.bypass =
         std::make_unique<BypassEdges>(segment.codes, *own, row_queries.held_out.words().data(), execution);
   }
-  for (uint32_t i = count; i > 1; --i)
-    std::swap(row_queries.rows[i - 1], row_queries.rows[random_below(i, segment.seed, kSampleStream + 1, i)]);
+  shuffle(drawn, segment.seed, kSampleStream + 1);
+  row_queries.rows = std::move(drawn.rows);
+  row_queries.kinds = std::move(drawn.kinds);
   row_queries.copied = copy_as_queries(dataset, row_queries.rows, segment.seed, memory);
   return row_queries;
 }
@@ -617,10 +637,10 @@ class PartWalks {
       walk(tenths_of(kAllEdges, tenths));
       for (uint32_t c = 0; c < kKsMost; ++c) {
         if (!open_[c]) continue;
-        const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c));
+        const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c), sample_.kinds);
         const double knob = tenths_of(shortest_beam(kKs[c]), tenths);
         const Recall of_several =
-            c == 0 && open_[1] ? mean_of(shares_.data() + kSampleMax[0], size_of(1)) : recall;
+            c == 0 && open_[1] ? mean_of(shares_.data() + kSampleMax[0], size_of(1), sample_.kinds) : recall;
         const bool from_groups = workspaces_.front().starts_from_groups(shortest_beam(kKs[c]));
         const Measured point{knob, recall.mean, doubt_of(sample_, kKs[c], recall, of_several, from_groups)};
         open_[c] = promised(point) > kPartsAbove;
@@ -705,7 +725,7 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
     const double starts = walks.starts_compared(begin);
     for (size_t at = begin; at < end; ++at) {
       const auto recall_of = [&](uint32_t c) {
-        return mean_of(walks.shares(at - begin, c), sample.sizes[c]);
+        return mean_of(walks.shares(at - begin, c), sample.sizes[c], sample.kinds);
       };
       const uint32_t ten = tried > 1 ? 1 : 0;
       if (open[ten]) of_ten = recall_of(ten);
@@ -810,6 +830,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
                 is_fair,
                 !segment.graph.heads.empty(),
                 row_queries.find_copies,
+                row_queries.kinds.empty() ? nullptr : row_queries.kinds.data(),
                 count,
                 std::min(count, most[KnobCurves::kCurves - 1]),
                 std::min(deep, kKs[2]),
@@ -837,7 +858,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
     const auto recall_of = [&](uint32_t c) {
-      return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
+      return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c], sample.kinds);
     };
     host_walks->walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {

@@ -62,18 +62,17 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   const Allocator& memory = execution.memory;
   const uint64_t hideable =
       placement_ != nullptr ? hideable_rows(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
-  const DrawnRows drawn =
+  DrawnRows drawn =
       draw_queries(segment.codes, segment.graph, count, hideable, segment.seed, kSampleStream, execution);
   have_copies_ = drawn.have_copies;
   count_ = static_cast<uint32_t>(drawn.rows.size());
-  rows_ = Array<uint32_t>(memory, count_);
-  std::copy(drawn.rows.begin(), drawn.rows.end(), rows_.data());
-  // Shuffled, so that the first of them are a fair sample too.
-  for (uint32_t i = count_; i > 1; --i)
-    std::swap(rows_[i - 1], rows_[random_below(i, segment.seed, kSampleStream + 1, i)]);
-  copied_ = copy_as_queries(dataset_, rows_, segment.seed, memory);
   out_ = Array<uint32_t>(memory, drawn.rows.size() + drawn.copies.size());
   std::merge(drawn.rows.begin(), drawn.rows.end(), drawn.copies.begin(), drawn.copies.end(), out_.data());
+  // So that the first of them are a fair sample too.
+  shuffle(drawn, segment.seed, kSampleStream + 1);
+  rows_ = std::move(drawn.rows);
+  kinds_ = std::move(drawn.kinds);
+  copied_ = copy_as_queries(dataset_, rows_, segment.seed, memory);
   const uint32_t out = static_cast<uint32_t>(out_.size());
   RowSet held_out(memory, dataset_.rows());
   for (const uint32_t row : out_) held_out.insert(row);
@@ -248,16 +247,28 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
 }
 
 Outcome Trials::first_of(uint32_t answers) const {
+  const Outcome unlike = first_of(answers, CopiesOf::kSeen);
+  if (!queries().have_kinds()) return unlike;
+  const Outcome like = first_of(answers, CopiesOf::kHidden);
+  if (unlike.queries == 0 || like.queries == 0) return unlike.queries == 0 ? like : unlike;
+  return unlike.recall <= like.recall ? unlike : like;
+}
+
+Outcome Trials::first_of(uint32_t answers, CopiesOf without) const {
   double sum = 0;
   double squares = 0;
+  uint32_t counted = 0;
   for (uint32_t query = 0; query < used_; ++query) {
+    if (queries().kind(query) == without) continue;
     const double recall = sample_.recall_of(query, found_ + size_t{query} * k_, answers);
     sum += recall;
     squares += recall * recall;
+    ++counted;
   }
-  const double mean = sum / used_;
-  const double variance = std::max(0.0, squares / used_ - mean * mean);
-  return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), expansions_, variance, used_};
+  const double mean = sum / std::max(1u, counted);
+  const double variance = std::max(0.0, squares / std::max(1u, counted) - mean * mean);
+  const double error = std::sqrt(variance / std::max(1.0, counted - 1.0));
+  return {mean, error, expansions_, variance, counted};
 }
 
 bool Outcome::is_all_or_none() const {

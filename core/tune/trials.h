@@ -83,6 +83,9 @@ class CalibrationQueries {
   MatrixView first(uint32_t most) const;
   /// Those from `first` up to `end`.
   MatrixView between(uint32_t first, uint32_t end) const;
+  /// Whether some that have copies see them and others do not, and which of them: of the two the lesser recall counts.
+  bool have_kinds() const { return !kinds_.empty(); }
+  CopiesOf kind(uint32_t query) const { return kinds_.empty() ? CopiesOf::kNone : kinds_[query]; }
   /// The most copies of one of them that are held out with it.
   uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
   /// Whether a search for query `query` cannot find this row.
@@ -116,6 +119,7 @@ class CalibrationQueries {
   bool in_islands_;  // or copies: the graph has long edges
   uint32_t count_;
   Array<uint32_t> rows_;   // [count] in random order, where rows serve as queries
+  Array<CopiesOf> kinds_;  // [count] likewise, or empty
   Array<uint32_t> out_;    // held-out rows: the same and their copies, ascending
   Array<uint8_t> copied_;  // [count, Dataset::query_bytes()] the rows' values
   RowSet held_out_;        // the same; empty where each is only masked for itself
@@ -171,6 +175,8 @@ class Trials {
   uint32_t runs = 0;
 
  private:
+  /// Without the queries whose copies are so.
+  Outcome first_of(uint32_t answers, CopiesOf without) const;
   const float* answer_on_host(const Procedure& procedure, const SearchPlan& plan, uint64_t* expansions);
 
   const SearchTarget target_;

@@ -498,7 +498,8 @@ TEST_CASE("rows that stand for queries are with their copies no more than there 
 }
 
 TEST_CASE(
-    "rows with many copies stand for queries as often as they are there, those with few once and with all") {
+    "rows with many copies stand for queries as often as they are there, of those with few some without "
+    "them") {
   // Every other row is the first one again, the others are 300 rows of four copies each.
   const uint32_t islands = 100, size = 24, distinct = 300;
   const MadeData data(distinct, 6, Shape::kUniform, 9);
@@ -508,21 +509,39 @@ TEST_CASE(
   const Codes codes(data.codes, copied.data(), graph.rows, {});
   const DrawnRows drawn = draw_queries(codes, graph, 600, graph.rows, 3, 4, kTwoThreads);
   REQUIRE(!drawn.have_copies);
+  REQUIRE(drawn.kinds.size() == drawn.rows.size());
   uint32_t popular = 0;
-  std::set<uint32_t> others;
-  for (const uint32_t row : drawn.rows) {
-    if (copied[row] == 0) {
-      ++popular;
-      continue;
-    }
-    REQUIRE(others.insert(copied[row]).second);
-    for (uint32_t other = 0; other < graph.rows; ++other)
-      REQUIRE((copied[other] != copied[row] || other == row ||
-               std::binary_search(drawn.copies.begin(), drawn.copies.end(), other)));
+  std::set<uint32_t> hidden, seen;
+  for (size_t i = 0; i < drawn.rows.size(); ++i) {
+    const uint32_t code = copied[drawn.rows[i]];
+    popular += code == 0 ? 1 : 0;
+    REQUIRE((code == 0) == (drawn.kinds[i] == CopiesOf::kNone));
+    if (drawn.kinds[i] == CopiesOf::kHidden) REQUIRE(hidden.insert(code).second);
+    if (drawn.kinds[i] == CopiesOf::kSeen) seen.insert(code);
   }
   REQUIRE((popular > 250 && popular < 350));
-  REQUIRE(others.size() > 120);
-  REQUIRE(drawn.copies.size() == 3 * others.size());
+  REQUIRE((hidden.size() > 60 && seen.size() > 60));
+  for (const uint32_t code : seen) REQUIRE(!hidden.contains(code));
+  uint32_t copies = 0;
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    if (!hidden.contains(copied[row])) continue;
+    const bool stands = std::binary_search(drawn.rows.begin(), drawn.rows.end(), row);
+    const bool is_copy = std::binary_search(drawn.copies.begin(), drawn.copies.end(), row);
+    REQUIRE(stands != is_copy);
+    copies += is_copy ? 1 : 0;
+  }
+  REQUIRE(copies == drawn.copies.size());
+
+  // In another order each keeps its kind.
+  DrawnRows shuffled = draw_queries(codes, graph, 600, graph.rows, 3, 4, kTwoThreads);
+  shuffle(shuffled, 1, 2);
+  uint32_t moved = 0;
+  for (size_t i = 0; i < drawn.rows.size(); ++i) {
+    moved += shuffled.rows[i] != drawn.rows[i] ? 1 : 0;
+    const auto at = std::find(drawn.rows.begin(), drawn.rows.end(), shuffled.rows[i]) - drawn.rows.begin();
+    REQUIRE(shuffled.kinds[i] == drawn.kinds[at]);
+  }
+  REQUIRE(moved > drawn.rows.size() / 2);
 
   // With room for some 20 of them these say too little, and those that find their copies say nothing.
   REQUIRE(draw_queries(codes, graph, 600, 40, 3, 4, kTwoThreads).have_copies);
@@ -554,7 +573,9 @@ TEST_CASE("rows that stand for queries are no heads, or heads whose copies are n
     const DrawnRows drawn = draw_queries(codes, graph, count, most, 3, 4, kTwoThreads);
     REQUIRE((!drawn.copies.empty() && drawn.rows.size() + drawn.copies.size() <= most));
     REQUIRE(drawn.rows.size() > 60);
-    for (const uint32_t row : drawn.rows) {
+    for (size_t i = 0; i < drawn.rows.size(); ++i) {
+      if (drawn.kinds[i] == CopiesOf::kSeen) continue;
+      const uint32_t row = drawn.rows[i];
       for (uint32_t other = row % distinct; other < graph.rows; other += distinct)
         REQUIRE((other == row || std::binary_search(drawn.copies.begin(), drawn.copies.end(), other)));
     }
