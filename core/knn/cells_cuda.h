@@ -11,8 +11,8 @@
 //   recall     256 rows against all others: the share of true neighbours that lists hold
 //                                                                              (cells_recall.cu)
 //   more       where recall is too low, more rounds as long as they help; where it is below 0.90
-//              even then, NN-Descent, if there is memory for it, and the better of both
-//                                                                              (cells.cu)
+//              even then, lists of NN-Descent and of up to two other maps, if there is memory for them, merged
+//                                                                              (cells.cu, cells_merge.cu)
 //
 // The same result every time: sums are of integers, lists keep the smallest keys of a set, no result depends on
 // the order of atomics, and a sampled row is a function of the seed. It is not the CPU's result, whose
@@ -37,7 +37,7 @@ struct CellsReport {
   uint32_t cells = 0;
   double share = 0;         // of the true neighbours of the sampled rows, in the end
   uint32_t rounds = 0;      // of neighbours' neighbours
-  uint32_t iterations = 0;  // of NN-Descent where it took over
+  uint32_t iterations = 0;  // of NN-Descent where it was needed
 };
 
 /// Fills `neighbors`, [rows, k] on the device as KnnGraph has them, and `distances`, [rows, k] code
@@ -170,6 +170,10 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
 /// Lists by row number, of the first k.
 void write_lists(const CellsView& map, const PlaceLists& lists, uint32_t k, uint32_t* neighbors,
                  uint32_t* distances, const Stream& stream);
+
+/// Merges lists by row number, [rows, k] nearest first, with others of the same rows.
+void merge_lists(uint32_t rows, uint32_t k, uint32_t* neighbors, uint32_t* distances,
+                 const uint32_t* more_neighbors, const uint32_t* more_distances, const Stream& stream);
 
 /// Rows whose true neighbours are counted.
 inline constexpr uint32_t kSampledRows = 256;

@@ -297,6 +297,66 @@ void claim_led_on() {
   }
 }
 
+/// Lists of one of two ways to find the same rows: nearest first, of rows at equal distance the smaller number.
+struct ListsOfOneWay {
+  std::vector<uint32_t> rows;       // [rows, k]
+  std::vector<uint32_t> distances;  // [rows, k]
+};
+
+/// A distance is a function of the pair, so that rows which both have found stand at equal keys.
+ListsOfOneWay made_lists_of_one_way(uint32_t rows, uint32_t k, uint64_t seed) {
+  ListsOfOneWay found{std::vector<uint32_t>(size_t{rows} * k, kNoRow),
+                      std::vector<uint32_t>(size_t{rows} * k, UINT32_MAX)};
+  for (uint32_t row = 0; row < rows; ++row) {
+    std::set<uint64_t> keys;
+    const uint64_t wanted = random_below(4, seed, 1, row) == 0 ? random_below(k + 1, seed, 2, row) : k;
+    for (uint64_t i = 0; i < wanted; ++i) {
+      const uint64_t other = random_below(rows, seed, 3 + row, i);
+      if (other != row) keys.insert(random_below(40, 5, row, other) << 32 | other);
+    }
+    size_t at = size_t{row} * k;
+    for (const uint64_t key : keys) {
+      found.rows[at] = static_cast<uint32_t>(key);
+      found.distances[at++] = static_cast<uint32_t>(key >> 32);
+    }
+  }
+  return found;
+}
+
+/// Lists of both ways are the k smallest keys of their union.
+void compare_merged_lists(uint32_t rows, uint32_t k) {
+  const ListsOfOneWay one = made_lists_of_one_way(rows, k, 11), other = made_lists_of_one_way(rows, k, 12);
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const OnDevice<uint32_t> neighbors(one.rows.data(), one.rows.size(), stream);
+  const OnDevice<uint32_t> distances(one.distances.data(), one.distances.size(), stream);
+  const OnDevice<uint32_t> more(other.rows.data(), other.rows.size(), stream);
+  const OnDevice<uint32_t> more_distances(other.distances.data(), other.distances.size(), stream);
+  cuda::merge_lists(rows, k, neighbors.data(), distances.data(), more.data(), more_distances.data(), stream);
+  const std::vector<uint32_t> merged = neighbors.fetch();
+  const std::vector<uint32_t> merged_distances = distances.fetch();
+
+  const std::string what = std::to_string(rows) + " x " + std::to_string(k) + ", row ";
+  for (uint32_t row = 0; row < rows; ++row) {
+    std::set<uint64_t> keys;
+    for (const ListsOfOneWay* found : {&one, &other})
+      for (size_t at = size_t{row} * k; at < size_t{row + 1} * k; ++at)
+        if (found->rows[at] != kNoRow) keys.insert(uint64_t{found->distances[at]} << 32 | found->rows[at]);
+    auto wanted = keys.begin();
+    for (uint32_t i = 0; i < k; ++i) {
+      const uint64_t key = wanted != keys.end() ? *wanted++ : UINT64_MAX;
+      expect(merged[size_t{row} * k + i] == static_cast<uint32_t>(key) &&
+                 merged_distances[size_t{row} * k + i] == static_cast<uint32_t>(key >> 32),
+             "merged lists " + what + std::to_string(row) + ", " + std::to_string(i));
+    }
+  }
+}
+
+void claim_merged_lists() {
+  for (const uint32_t rows : quick || race ? std::vector{90u} : std::vector{2u, 90u, 3000u})
+    for (const uint32_t k : {1u, 31u, 64u, 96u, 300u}) compare_merged_lists(rows, k);
+}
+
 enum class Shape { kLoose, kShy, kRings, kAlone, kApart, kGroups };
 
 /// A graph with unreachable rows. Loose: edges to a few rows nearby and to lower numbers. Shy: one row in 97 is
@@ -1269,6 +1329,7 @@ constexpr Claim kClaims[] = {
     {"pruning by distances keeps what the CPU keeps", claim_prune_by_distance},
     {"reverse edges are merged as on the CPU, in slices of any size", claim_reverse},
     {"edges are led on past hidden rows", claim_led_on},
+    {"lists of two ways are merged", claim_merged_lists},
     {"unreachable rows are attached where the CPU attaches them", claim_repair},
     {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},
