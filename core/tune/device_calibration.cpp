@@ -195,8 +195,8 @@ class DeviceCalibration::CurvePoints {
   /// lets walks into the right place lets most of them in at once: the recall rises in steps, somewhere between
   /// two points. It is to be had at the upper one alone: 0.8 by a slack in between got 0.759, and 0.95 0.926.
   void make_steps() {
-    if (all_or_none_) make_steps(curve_);
-    if (first_all_or_none_) make_steps(*first_);
+    if (all_or_none_) curve_.make_steps();
+    if (first_all_or_none_) first_->make_steps();
   }
 
  private:
@@ -216,19 +216,6 @@ class DeviceCalibration::CurvePoints {
     std::copy_backward(place, end, end + 1);
     *place = {promised, trial.slack, trial.cap, trial.expansions};
     ++curve.count;
-  }
-
-  static void make_steps(Curve& curve) {
-    for (uint32_t i = curve.count; i-- > 1 && curve.count < kPoints;) {
-      Point foot = curve.points[i];
-      foot.recall = curve.points[i - 1].recall;
-      foot.slack -= kRise;
-      if (foot.slack <= curve.points[i - 1].slack) continue;
-      Point* place = curve.points + i;
-      std::copy_backward(place, curve.points + curve.count, curve.points + curve.count + 1);
-      *place = foot;
-      ++curve.count;
-    }
   }
 
   const CalibrationQueries& queries_;
@@ -681,6 +668,30 @@ void DeviceCalibration::choose_pivots(const SearchTarget& target, Samples& sampl
 /// as each other, and none is found below a slack of 0. Halfway up such a cliff a search for a recall of
 /// 0.95 found 0.10. Below kStraightMost, where points are a tenth of recall apart, recall grows as a straight line: ten of
 /// 200,000 rows by product got .784 where .8 was wanted. That gives no recall more slack than kStraightMost has.
+/// With fewer points, where not all have room for a foot.
+void DeviceCalibration::Curve::make_steps() {
+  while (2 * count > kPoints + 1) {
+    uint32_t least = 1;  // the point without which those that go to the next lose least
+    for (uint32_t i = 1; i + 1 < count; ++i) {
+      const auto gain = [&](uint32_t at) {
+        return miss_of(points[at].recall) / miss_of(points[at + 1].recall);
+      };
+      if (gain(i) < gain(least)) least = i;
+    }
+    std::copy(points + least + 1, points + count, points + least);
+    --count;
+  }
+  for (uint32_t i = count; i-- > 1;) {
+    Point foot = points[i];
+    foot.recall = points[i - 1].recall;
+    foot.slack -= kRise;
+    if (foot.slack <= points[i - 1].slack) continue;
+    std::copy_backward(points + i, points + count, points + count + 1);
+    points[i] = foot;
+    ++count;
+  }
+}
+
 bool DeviceCalibration::Curve::find(double recall, double doubt, Point* point) const {
   uint32_t above = 0;
   while (above < count && points[above].recall < recall) ++above;

@@ -129,6 +129,8 @@ class DeviceCalibration {
     uint32_t count = 0;
     Point points[kPoints];
     bool find(double recall, double doubt, Point* point) const;
+    /// Lets the recall rise at each point from that of the one before: no slack between two is promised more.
+    void make_steps();
   };
   struct Table {
     QueryWarps query_warps = {};

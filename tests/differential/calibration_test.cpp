@@ -709,6 +709,29 @@ TEST_CASE("where a device's recall rises in a step, its upper end is taken") {
     REQUIRE(curve.find(recall, 0, &point));
     REQUIRE((point.slack == 0 && point.recall == 0.88));
   }
+
+  // Of many points some give way to feet, and all slacks are those of points.
+  DeviceCalibration::Curve steps;
+  steps.k = 10;
+  steps.count = DeviceCalibration::kPoints - 4;
+  for (uint32_t i = 0; i < steps.count; ++i)
+    steps.points[i] = {1 - 0.9 * std::pow(0.7, i), -0.1 + 0.01 * i, 4096, 10.0 + i};
+  const DeviceCalibration::Curve before = steps;
+  steps.make_steps();
+  REQUIRE((steps.count > DeviceCalibration::kPoints / 2 && steps.count <= DeviceCalibration::kPoints));
+  for (uint32_t i = 1; i < steps.count; ++i) {
+    REQUIRE(steps.points[i].slack > steps.points[i - 1].slack);
+    REQUIRE(steps.points[i].recall >= steps.points[i - 1].recall);
+  }
+  REQUIRE(steps.points[steps.count - 1].recall == before.points[before.count - 1].recall);
+  for (double recall = 0.05; recall < before.points[before.count - 1].recall; recall += 0.003) {
+    DeviceCalibration::Point found;
+    REQUIRE(steps.find(recall, 0, &found));
+    const auto* const end = before.points + before.count;
+    const auto* at = std::find_if(before.points, end, [&](const auto& p) { return p.slack == found.slack; });
+    CAPTURE(recall, found.slack, found.recall);
+    REQUIRE((at != end && at->recall == found.recall && found.recall >= recall));
+  }
 }
 
 TEST_CASE("rows of floats that were rounded stand for queries that are not") {
