@@ -7,17 +7,20 @@
 //
 // Where cells find too little. In many dimensions a row's neighbours lie in more cells than are near, and cells and
 // NN-Descent miss different ones: lists of both are merged, and then those of another map, whose cells part rows
-// elsewhere. 500,000 rows, one NVIDIA H200: the share of the 32 nearest, and 10,000 queries, M/s.
+// elsewhere. While these are made distances take 4 k bytes a row, their lists 8 k, and the map and, of wide codes, the
+// codes by place of the first map stay. 500,000 rows, one NVIDIA H200, the share of the 32 nearest:
 //
-//                                  cells  NN-Descent  merged  one map more  two       at .99, by the better list alone,
-//                                                                                     merged, one map more, two
-//     ReLU of 32 normal, x 512      .794        .750    .920          .966  .983      .076  .27  .30  .30
-//     ReLU of 48 normal, x 256      .849        .727    .926             -  .989         -  .89    -  .83
-//     normal, x 128                 .475        .190    .534             -  .816      (at .9) -  .19   -  .26
+//                                  cells  NN-Descent  both merged  and two maps more
+//     ReLU of 32 normal, x 512      .794        .750         .920               .983
+//     ReLU of 48 normal, x 256      .849        .727         .926               .989
+//     normal, x 128                 .475        .190         .534               .816
 //
-// Of ReLU x 512 NN-Descent takes 137 ms and a map 89, where the build takes 600. Maps alone, without NN-Descent, find as
-// many neighbours (.962 with two) and make a worse graph: .12 M/s at .99. A round of neighbours' neighbours of merged
-// lists (30 ms, .920 to .937) left searches as they were.
+// 10,000 queries of ReLU x 512 take .6 of the time at .95 that they take by cells alone, and at .99 a fourth of that
+// for comparing all rows, which the better of the two lists was left to; with one map more .9 of that. Normal x 128 at
+// .9: both merged .19 M/s, with two maps more .26. ReLU x 256 gains nothing by maps at .99. Of a build of .6 s of ReLU
+// x 512 NN-Descent takes .14 and a map .09. Two maps without NN-Descent find .962 there and make a worse graph: .12
+// M/s at .99 where .27 are had. A round of neighbours' neighbours of merged lists (30 ms, .920 to .937) left searches
+// as they were.
 
 #include "knn/cells_cuda.h"
 
@@ -30,8 +33,8 @@ namespace gannet::cuda {
 namespace {
 
 constexpr uint32_t kRoundsMax = 6;
-constexpr double kLeastGain =
-    0.1;  // share of the missing neighbours that a round or a map finds, or it is the last
+// Share of the missing neighbours that a round or a map finds, or it is the last.
+constexpr double kLeastGain = 0.1;
 constexpr uint32_t kMapsMax = 2;  // beside the first
 
 /// Lists twice: rounds read one and write the other.
@@ -117,6 +120,17 @@ void find_more(const CodesView& codes, const NnDescentParams& params, const Cell
   }
 }
 
+/// Null where there is no memory.
+uint32_t* room_for_distances(std::optional<DeviceArray<uint32_t>>& room, uint64_t places,
+                             const Stream& stream) {
+  try {
+    return room.emplace(places, stream).data();
+  } catch (const Error& error) {
+    if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& wanted,
@@ -143,12 +157,11 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, con
   compare_with_cells(map, effort, lists->now(), stream, execution.span(0.1, 0.3));
   refine(view, effort, sample, params.k, *lists, report, stream, execution);
   const bool finds_too_little = report.share < effort.least && codes.rows > params.k;
-  const bool measures = finds_too_little && distances == nullptr;
-  const DeviceArray<uint32_t> measured(measures ? places : 0, stream);
-  if (measures) distances = measured.data();
+  std::optional<DeviceArray<uint32_t>> measured;
+  if (finds_too_little && distances == nullptr) distances = room_for_distances(measured, places, stream);
   write_lists(view, lists->now(), params.k, neighbors, distances, stream);
   lists.reset();
-  if (!finds_too_little) return report;
+  if (!finds_too_little || distances == nullptr) return report;
 
   try {
     find_more(codes, params, effort, sample, {codes.rows, params.k, neighbors, distances}, report, stream,

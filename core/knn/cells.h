@@ -59,7 +59,8 @@
 // and that order is fixed; integer sums and floats in fixed lanes do the rest. So the graph does not
 // depend on threads or instruction set.
 //
-// The CUDA version (cells_cuda.h) has the same phases with other cells, and its own graph.
+// The CUDA version (cells_cuda.h) has the same phases with other cells, and its own graph; where it finds too little it
+// merges lists of NN-Descent and of other maps.
 #pragma once
 
 #include <cstdint>

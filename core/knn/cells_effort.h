@@ -16,8 +16,8 @@ struct CellsEffort {
   uint32_t matched = 8192;     // cells that rows are compared with one by one, at most kMatchedMax; if there
                                // are more, rows find groups of cells first
   uint32_t group_probes = 24;  // chunks of groups whose cells are compared with a row
-  double enough = 0.955;       // share of true neighbours below which more rounds follow
-  double least = 0.90;         // below which NN-Descent does
+  double enough = 0.955;       // share of true neighbours below which more rounds follow, and other maps
+  double least = 0.90;         // below which NN-Descent's lists and those of other maps are merged
   uint64_t slice = 1 << 17;    // rows whose candidates are held at once, or a 16th of all if that is more
 };
 /// For search graphs, and for lists themselves, whose recall@10 is .99. Rounds help those rows most whose
@@ -64,8 +64,9 @@ constexpr uint64_t slice_rows(uint64_t rows, uint64_t stride, const CellsEffort&
   return std::min({rows, std::max(effort.slice, rows / 16), by_time});
 }
 
-/// Device memory that cells_knn takes at most, beside codes and result, unless NN-Descent follows. Wide
-/// codes of a stride have bytes beside them.
+/// Device memory that cells_knn takes at most, beside codes and result, unless cells find less than `least`: then
+/// lists of NN-Descent and of other maps are merged as far as there is memory. Wide codes of a stride have bytes
+/// beside them.
 constexpr uint64_t cells_bytes(uint64_t rows, uint64_t code_stride, uint32_t k, const CellsEffort& effort,
                                bool wide) {
   const uint64_t stride = wide ? (code_stride / 4 + 63) / 64 * 64 : code_stride;

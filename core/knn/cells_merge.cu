@@ -1,10 +1,10 @@
 // Cells: the lists of two ways to find the same rows' neighbours, merged.
 //
-// A thread owns a row: both lists are in order of distance and number, so that the rows of both stand at equal keys, and
-// the union takes one pass to count and one from the far end to move, in the first list's own memory.
+// A thread owns a row: both lists are in order of distance and number, so that the rows of both stand at equal keys,
+// and the union takes one pass to count and one from the far end to move, in the first list's own memory.
 //
-// Bytes of a row with lists of k: 16 k read, up to 8 k written, each thread in lines of its own. 500,000 rows with lists of
-// 96: 1.2 GB.
+// Bytes of a row with lists of k: 16 k read, up to 8 k written, each thread in lines of its own. 500,000 rows with
+// lists of 96: 1.2 GB.
 
 #include "backend/launch_items.cuh"
 #include "knn/cells_cuda.h"
