@@ -221,7 +221,8 @@ void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, co
 
 namespace {
 
-constexpr uint32_t kQueriesLeast = 32;  // that hide their copies: fewer say too little
+constexpr uint32_t kQueriesLeast = 32;  // that hide their copies, or see them: fewer say too little
+constexpr uint32_t kFewShare = 8;       // of the rows at least one in so many has copies, and few
 
 bool is_head(const SearchGraph& graph, uint32_t row) {
   return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
@@ -272,6 +273,17 @@ void each_copy(const HashedCodes& all, const Array<uint32_t>& rows, const Execut
   });
 }
 
+template <class T>
+Array<T> copy_front(const Array<T>& from, size_t count, const Allocator& memory) {
+  Array<T> to(memory, count);
+  std::copy_n(from.data(), count, to.data());
+  return to;
+}
+
+size_t count_of(const DrawnRows& drawn, CopiesOf kind) {
+  return static_cast<size_t>(std::count(drawn.kinds.begin(), drawn.kinds.end(), kind));
+}
+
 /// Drawn rows, ascending, and the copies of each.
 struct CountedCopies {
   CountedCopies(const HashedCodes& codes, const Array<uint32_t>& drawn, const Execution& execution)
@@ -292,11 +304,16 @@ struct CountedCopies {
   }
   uint32_t copies(size_t place) const { return counts[first[place]]; }
   bool is_first(size_t place) const { return first[place] == place; }
-  bool has_few(size_t place) const { return copies(place) <= kCopiesMost; }
   size_t alone() const {
     size_t alone = 0;
     for (size_t place = 0; place < first.size(); ++place) alone += copies(place) == 0 ? 1 : 0;
     return alone;
+  }
+  size_t with_few() const {
+    size_t with_few = 0;
+    for (size_t place = 0; place < first.size(); ++place)
+      with_few += copies(place) != 0 && copies(place) <= kCopiesMost ? 1 : 0;
+    return with_few;
   }
 
   const Array<uint32_t>& rows;
@@ -304,62 +321,64 @@ struct CountedCopies {
   Array<uint32_t> first;   // [rows] place of that first
 };
 
-/// Those that stand for queries, spread over all, and the copies of those that hide them, together at most `most` rows.
-DrawnRows hide_copies(const HashedCodes& codes, const CountedCopies& drawn, uint64_t most, uint64_t seed,
-                      uint64_t stream, const Execution& execution) {
-  const Allocator& memory = execution.memory;
-  const auto kind_of = [&](size_t place) {
-    if (drawn.copies(place) == 0 || !drawn.has_few(place)) return CopiesOf::kNone;
+/// Which of drawn rows stand for queries where most have copies.
+struct StandingRows {
+  const CountedCopies& drawn;
+  uint64_t seed;
+  uint64_t stream;
+
+  CopiesOf kind(size_t place) const {
+    if (drawn.copies(place) == 0 || drawn.copies(place) > kCopiesMost) return CopiesOf::kNone;
     const uint32_t first = drawn.rows[drawn.first[place]];
     return random_below(2, seed, stream + 2, first) == 0 ? CopiesOf::kHidden : CopiesOf::kSeen;
-  };
-  // A row with the code of another that hides its copies is one of them.
-  const auto stands = [&](size_t place) {
-    return drawn.is_first(place) || kind_of(place) != CopiesOf::kHidden;
-  };
-  const auto hidden_with = [&](size_t place) {
-    return kind_of(place) == CopiesOf::kHidden ? drawn.copies(place) : 0;
-  };
+  }
+  /// A row with the code of another that hides its copies is one of them.
+  bool stands(size_t place) const { return drawn.is_first(place) || kind(place) != CopiesOf::kHidden; }
+  uint32_t hidden_with(size_t place) const {
+    return kind(place) == CopiesOf::kHidden ? drawn.copies(place) : 0;
+  }
+};
+
+/// A choice of them, spread over all, that are with the copies which they hide at most `most` rows.
+DrawnRows choose_standing(const StandingRows& of, uint64_t most, const Allocator& memory) {
+  const Array<uint32_t>& rows = of.drawn.rows;
   uint64_t standing = 0;
   uint64_t hidden = 0;
-  uint64_t hiding = 0;
-  for (size_t place = 0; place < drawn.rows.size(); ++place) {
-    if (!stands(place)) continue;
+  for (size_t place = 0; place < rows.size(); ++place) {
+    if (!of.stands(place)) continue;
     ++standing;
-    hiding += hidden_with(place) != 0 ? 1 : 0;
-    hidden += 1 + hidden_with(place);
+    hidden += 1 + of.hidden_with(place);
   }
   const uint64_t wanted = hidden <= most ? standing : standing * most / hidden;
-  Array<uint32_t> chosen(memory, wanted);
-  Array<uint32_t> with_copies(memory, wanted);
-  Array<CopiesOf> kinds(memory, wanted);
+  DrawnRows chosen{Array<uint32_t>(memory, wanted), {}, Array<CopiesOf>(memory, wanted)};
   size_t taken = 0;
-  size_t taken_with_copies = 0;
-  size_t copies = 0;
+  uint64_t copies = 0;
   uint64_t seen = 0;
   uint64_t steps = 0;
-  for (size_t place = 0; place < drawn.rows.size() && steps < wanted; ++place) {
-    if (!stands(place) || seen++ != steps * standing / wanted) continue;
+  for (size_t place = 0; place < rows.size() && steps < wanted; ++place) {
+    if (!of.stands(place) || seen++ != steps * standing / wanted) continue;
     ++steps;
     // Of those that are chosen more may have copies than of all.
-    if (taken + 1 + copies + hidden_with(place) > most) continue;
-    kinds[taken] = kind_of(place);
-    chosen[taken++] = drawn.rows[place];
-    copies += hidden_with(place);
-    if (hidden_with(place) != 0) with_copies[taken_with_copies++] = drawn.rows[place];
+    if (taken + 1 + copies + of.hidden_with(place) > most) continue;
+    chosen.kinds[taken] = of.kind(place);
+    chosen.rows[taken++] = rows[place];
+    copies += of.hidden_with(place);
   }
-  const auto front = [&]<class T>(const Array<T>& from, size_t count) {
-    Array<T> to(memory, count);
-    std::copy_n(from.data(), count, to.data());
-    return to;
-  };
-  DrawnRows kept{front(chosen, taken), Array<uint32_t>(memory, copies), front(kinds, taken)};
-  kept.have_copies = taken_with_copies < std::min<uint64_t>(hiding, kQueriesLeast);
+  chosen.rows = copy_front(chosen.rows, taken, memory);
+  chosen.kinds = copy_front(chosen.kinds, taken, memory);
+  chosen.copies = Array<uint32_t>(memory, copies);
+  return chosen;
+}
+
+/// Finds the copies of those that hide them, for which there is room.
+void find_hidden(const HashedCodes& codes, DrawnRows& drawn, const Execution& execution) {
+  Array<uint32_t> hiding(execution.memory, count_of(drawn, CopiesOf::kHidden));
+  size_t taken = 0;
+  for (size_t i = 0; i < drawn.rows.size(); ++i)
+    if (drawn.kinds[i] == CopiesOf::kHidden) hiding[taken++] = drawn.rows[i];
   std::atomic<size_t> next = 0;
-  each_copy(codes, front(with_copies, taken_with_copies), execution,
-            [&](uint32_t row, uint32_t) { kept.copies[next.fetch_add(1)] = row; });
-  std::sort(kept.copies.begin(), kept.copies.end());
-  return kept;
+  each_copy(codes, hiding, execution, [&](uint32_t row, uint32_t) { drawn.copies[next.fetch_add(1)] = row; });
+  std::sort(drawn.copies.begin(), drawn.copies.end());
 }
 
 }  // namespace
@@ -372,15 +391,43 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   if (!graph.heads.empty()) avoid_heads(graph, drawn.rows);
   const HashedCodes hashed(codes, execution);
   const CountedCopies copies(hashed, drawn.rows, execution);
-  if (2 * copies.alone() > count) return drawn;
-  return hide_copies(hashed, copies, most, seed, stream, execution);
+  if (2 * copies.alone() > count || kFewShare * copies.with_few() < count) return drawn;
+  DrawnRows chosen = choose_standing({copies, seed, stream}, most, execution.memory);
+  for (const CopiesOf kind : {CopiesOf::kHidden, CopiesOf::kSeen})
+    drawn.have_copies |= count_of(chosen, kind) < kQueriesLeast;
+  if (drawn.have_copies) return drawn;
+  find_hidden(hashed, chosen, execution);
+  return chosen;
 }
 
-void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream) {
-  for (size_t i = drawn.rows.size(); i > 1; --i) {
+void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream, const Allocator& memory) {
+  const size_t count = drawn.rows.size();
+  for (size_t i = count; i > 1; --i) {
     const size_t other = random_below(i, seed, stream, i);
     std::swap(drawn.rows[i - 1], drawn.rows[other]);
     if (!drawn.kinds.empty()) std::swap(drawn.kinds[i - 1], drawn.kinds[other]);
+  }
+  if (drawn.kinds.empty()) return;
+  // The i-th of n of a kind goes where i / n of all are before it.
+  constexpr size_t kKinds = 3;
+  uint64_t counts[kKinds] = {};
+  for (const CopiesOf kind : drawn.kinds) ++counts[static_cast<size_t>(kind)];
+  struct Item {
+    double part;
+    uint32_t row;
+    CopiesOf kind;
+  };
+  Array<Item> items(memory, count);
+  uint64_t met[kKinds] = {};
+  for (size_t i = 0; i < count; ++i) {
+    const auto kind = static_cast<size_t>(drawn.kinds[i]);
+    const double part = (static_cast<double>(met[kind]++) + 0.5) / static_cast<double>(counts[kind]);
+    items[i] = {part, drawn.rows[i], drawn.kinds[i]};
+  }
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.part < b.part; });
+  for (size_t i = 0; i < count; ++i) {
+    drawn.rows[i] = items[i].row;
+    drawn.kinds[i] = items[i].kind;
   }
 }
 

@@ -78,23 +78,24 @@ struct DrawnRows {
   Array<uint32_t> rows;
   Array<uint32_t> copies;
   Array<CopiesOf> kinds;  // [rows], or empty: all are kNone
-  bool have_copies =
-      false;  // most have, which are not named since these are too many: their recall promises nothing
+  /// Most have copies, which are not named since these are too many: their recall promises nothing.
+  bool have_copies = false;
 };
 
 /// Draws `count` rows that can stand for queries when each is hidden from its own search, with all that is among
 /// `copies`; fewer only where rows have copies, of which there are then at most `most` with the rows themselves.
 ///
 /// Among rows that are alike a head is no fair query: hidden, it leaves its island without the edges that lead there.
-/// And a row that has copies is none, if queries to come are no copies: a walk that comes to one has found all there is
-/// to find. If they are, it is a row without its copies that has less to find. Where most rows have copies, those of half of
-/// the codes of at most kCopiesMost copies are hidden with these, one of each code, the others are not, and what is found
-/// of either kind counts if it is less. Of rows with more copies queries to come may be further ones.
+/// And a row that has copies is none, if queries to come are no copies: a walk that comes to one has found all there
+/// is to find. If they are, it is a row without its copies that has less to find. Where most rows have copies, and an
+/// eighth of them at most kCopiesMost, these are hidden with rows of half of their codes, one of each, and rows of the
+/// other half see them; of either kind the lesser recall counts. Of rows with more copies queries to come may be
+/// further ones. Where there is not room for some rows of either kind, all is as it was drawn, and `have_copies`.
 DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
                        uint64_t seed, uint64_t stream, const Execution& execution);
 
-/// Puts them in random order.
-void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream);
+/// Puts them in random order, in which the kinds are spread evenly.
+void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream, const Allocator& memory);
 
 /// Bytes that this takes at most beside what it returns, but for the rows that are wanted.
 uint64_t draw_queries_bytes(uint64_t rows);

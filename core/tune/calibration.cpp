@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/random.h"
 #include "graph/bypass_edges.h"
 #include "graph/covering_heads.h"
 #include "graph/long_edges.h"
@@ -130,13 +129,14 @@ Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, Copi
   return {mean, error, used, most > 0 ? variance / most : 0};
 }
 
-/// The lesser of both kinds of queries that have copies.
+/// By the lesser promise of both kinds of queries that have copies; nothing where one of them is missing.
 Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds) {
+  if (kinds == nullptr) return mean_of(shares, count, kinds, CopiesOf::kSeen);
+  for (const CopiesOf kind : {CopiesOf::kHidden, CopiesOf::kSeen})
+    if (std::find(kinds, kinds + count, kind) == kinds + count) return {0, 0, count};
   const Recall unlike = mean_of(shares, count, kinds, CopiesOf::kSeen);
-  if (kinds == nullptr) return unlike;
   const Recall like = mean_of(shares, count, kinds, CopiesOf::kHidden);
-  if (unlike.count == 0 || like.count == 0) return unlike.count == 0 ? like : unlike;
-  return unlike.mean <= like.mean ? unlike : like;
+  return unlike.mean - unlike.error <= like.mean - like.error ? unlike : like;
 }
 
 /// A found row counts if it is no farther than the k-th true neighbour: any of
@@ -151,8 +151,8 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// The allowance subtracted from the mean recall of a sample, that of ten answers or more beside it. Future queries
 /// miss at most kLeeway more than a sample that is lucky by three standard errors, four where few queries find all or
 /// none. Masked rows promise too little, except where rows form islands or have copies, or a query's answers are all
-/// found or none. Where few queries all reach it, so do all future ones except three or four in their number: of rows, where
-/// they find all or none, as each does the first alone. Rows that find their copies promise nothing.
+/// found or none. Where few queries all reach it, so do all future ones except three or four in their number: of rows,
+/// where they find all or none, as each does the first alone. Rows that find their copies promise nothing.
 double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
   if (sample.finds_copies) return 1;
   const bool few = recall.count < kGivenFew && k <= kTogetherMost;
@@ -551,7 +551,7 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& 
     row_queries.bypass =
         std::make_unique<BypassEdges>(segment.codes, *own, row_queries.held_out.words().data(), execution);
   }
-  shuffle(drawn, segment.seed, kSampleStream + 1);
+  shuffle(drawn, segment.seed, kSampleStream + 1, memory);
   row_queries.rows = std::move(drawn.rows);
   row_queries.kinds = std::move(drawn.kinds);
   row_queries.copied = copy_as_queries(dataset, row_queries.rows, segment.seed, memory);

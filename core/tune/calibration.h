@@ -9,15 +9,17 @@
 // where .95 was wanted, by a beam of 33 instead of 23. Hidden rows come near that. True neighbours are found by
 // search/exact_by_codes.h.
 //
-// For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
-// the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does
-// instead. A point promises the mean over the sample less the part of three standard errors beyond 0.01, so that
-// the promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck
-// of the sample, and no target is overshot where luck is small. With masked rows it subtracts one standard error
-// instead, and three less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or
-// none. With fewer than 300 queries of the caller three may miss unseen, for k of 1 and 10. It promises at most as much
-// as any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm
-// of the miss falls with the beam.
+// For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999, the
+// beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does instead. A
+// point promises the mean over the sample less the part of three standard errors beyond 0.01, so that the promise
+// (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck of the sample,
+// and no target is overshot where luck is small. With masked rows it subtracts one standard error instead, and three
+// less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or none.
+// Of fewer than 300 queries three may miss unseen, for k of 1 and 10: of the caller's, and of rows for k of 1 and
+// where answers are found together. Of rows with copies some see them and some do not, and the lesser promise counts
+// (graph/long_edges.h); rounded rows are as they were before (tune/row_queries.h). A point promises at most as much as
+// any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm of
+// the miss falls with the beam.
 //
 // Where the shortest beam promises more than kPartsAbove, it is also measured over the first parts of each row's
 // edges, which are a fair row too (graph/search_graph.h): a search for a lower recall compares less. The knob of

@@ -663,11 +663,6 @@ void DeviceCalibration::choose_pivots(const SearchTarget& target, Samples& sampl
   if (missed() > kMissedStill * before) placement.replace_pivots(graph, {}, execution);
 }
 
-/// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
-/// to the slack, unless it falls off a cliff there: rows in islands by inner product are all about as far
-/// as each other, and none is found below a slack of 0. Halfway up such a cliff a search for a recall of
-/// 0.95 found 0.10. Below kStraightMost, where points are a tenth of recall apart, recall grows as a straight line: ten of
-/// 200,000 rows by product got .784 where .8 was wanted. That gives no recall more slack than kStraightMost has.
 /// With fewer points, where not all have room for a foot.
 void DeviceCalibration::Curve::make_steps() {
   while (2 * count > kPoints + 1) {
@@ -692,6 +687,11 @@ void DeviceCalibration::Curve::make_steps() {
   }
 }
 
+/// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
+/// to the slack, unless it falls off a cliff there: rows in islands by inner product are all about as far
+/// as each other, and none is found below a slack of 0. Halfway up such a cliff a search for a recall of
+/// 0.95 found 0.10. Below kStraightMost, where points are a tenth of recall apart, recall grows as a straight line: ten of
+/// 200,000 rows by product got .784 where .8 was wanted. That gives no recall more slack than kStraightMost has.
 bool DeviceCalibration::Curve::find(double recall, double doubt, Point* point) const {
   uint32_t above = 0;
   while (above < count && points[above].recall < recall) ++above;

@@ -2,7 +2,7 @@
 //
 // A row that is stored as f16 or bf16 has been rounded, and queries to come have not: where the grid is as coarse as
 // neighbours are near, rows fall upon each other, and a row finds those of its own place where a query lies between
-// places. So each value of such a row is moved within the half units that round to it. 50,000 rows far from the origin
+// places. So each value of such a row is moved by up to half a unit of its grid. 50,000 rows far from the origin
 // stored as bf16, asked .8 to .95 for one, ten and a hundred, got .07 to .11 less than asked; where the grid is fine it
 // changes nothing. Zeros stay: they are values that are not there.
 #pragma once

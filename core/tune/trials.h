@@ -8,9 +8,11 @@
 //
 // A row that is in the graph is not a valid query: its own edges lead to its neighbours. On a device edges go past
 // held-out rows (place/bypass_edges_cuda.h), so that the graph is to them as to queries that it has never seen; in
-// sets of which they would be more than a hundredth, and more than 1,024, each is only masked for itself. On the
-// CPU they are held out all at once, neither expanded nor returned; the holes that they leave cost a little recall,
-// so that the promise is lower.
+// sets of which they would be more than a hundredth, and more than 1,024, each is only masked for itself. On the CPU
+// they are held out all at once, neither expanded nor returned; the holes that they leave cost a little recall, so
+// that the promise is lower. Of rows of which most have copies some are held out with these and some are not, and of
+// the two the lesser promise counts (graph/long_edges.h); where these are too many nothing is promised. Rounded rows
+// are as they were before (tune/row_queries.h).
 #pragma once
 
 #include <cstdint>
@@ -83,7 +85,7 @@ class CalibrationQueries {
   MatrixView first(uint32_t most) const;
   /// Those from `first` up to `end`.
   MatrixView between(uint32_t first, uint32_t end) const;
-  /// Whether some that have copies see them and others do not, and which of them: of the two the lesser recall counts.
+  /// Whether some that have copies see them and others do not, and which of them: of the two the lesser promise counts.
   bool have_kinds() const { return !kinds_.empty(); }
   CopiesOf kind(uint32_t query) const { return kinds_.empty() ? CopiesOf::kNone : kinds_[query]; }
   /// The most copies of one of them that are held out with it.

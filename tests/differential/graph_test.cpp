@@ -480,8 +480,8 @@ TEST_CASE("a head that no other row leads back to stands for a query as often as
 }
 
 TEST_CASE("rows that stand for queries are with their copies no more than there is room for") {
-  // Every other code has 29 copies, so that every second one of all has twice as many as the mean.
-  const uint32_t islands = 100, size = 24, distinct = 150;
+  // Every other code has 14 copies.
+  const uint32_t islands = 100, size = 24, distinct = 300;
   const MadeData data(distinct, 6, Shape::kUniform, 9);
   const SearchGraph graph = islands_of(islands, size, 8);
   std::vector<uint32_t> copied(graph.rows);
@@ -491,9 +491,9 @@ TEST_CASE("rows that stand for queries are with their copies no more than there 
     copied[row] = is_first ? row : is_only ? 2 * (row - distinct) + 1 : row % (distinct / 2) * 2;
   }
   const Codes codes(data.codes, copied.data(), graph.rows, {});
-  const uint64_t most = graph.rows / 2;
-  const DrawnRows drawn = draw_queries(codes, graph, 100, most, 3, 4, kTwoThreads);
-  REQUIRE((drawn.rows.size() >= 32 && !drawn.copies.empty()));
+  const uint64_t most = 1000;
+  const DrawnRows drawn = draw_queries(codes, graph, 600, most, 3, 4, kTwoThreads);
+  REQUIRE((drawn.rows.size() >= 64 && !drawn.copies.empty() && !drawn.have_copies));
   REQUIRE(drawn.rows.size() + drawn.copies.size() <= most);
 }
 
@@ -534,7 +534,14 @@ TEST_CASE(
 
   // In another order each keeps its kind.
   DrawnRows shuffled = draw_queries(codes, graph, 600, graph.rows, 3, 4, kTwoThreads);
-  shuffle(shuffled, 1, 2);
+  shuffle(shuffled, 1, 2, {});
+  for (const CopiesOf kind : {CopiesOf::kNone, CopiesOf::kHidden, CopiesOf::kSeen}) {
+    const auto of_first = [&](size_t count) {
+      return static_cast<double>(std::count(shuffled.kinds.begin(), shuffled.kinds.begin() + count, kind));
+    };
+    const double share = of_first(shuffled.kinds.size()) / static_cast<double>(shuffled.kinds.size());
+    for (const size_t count : {16, 64, 200}) REQUIRE(std::fabs(of_first(count) - share * count) <= 2);
+  }
   uint32_t moved = 0;
   for (size_t i = 0; i < drawn.rows.size(); ++i) {
     moved += shuffled.rows[i] != drawn.rows[i] ? 1 : 0;

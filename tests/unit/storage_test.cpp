@@ -509,3 +509,28 @@ TEST_CASE("curves of first answers that section 4 of the specification forbids")
   refused([](DeviceCurve& c) { c.points[1].expansions = -1; });
   refused([](DeviceCurve& c) { c.points[2].recall = 0.1; });
 }
+
+TEST_CASE("small sets of copies, whose calibration has few queries, are saved and opened again") {
+  constexpr uint32_t kDim = 8;
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = kDim;
+  shape.metric = ANN_METRIC_L2;
+  for (const uint32_t distinct : {1u, 2u, 3u}) {
+    for (uint32_t count = 5; count <= 100; count += count < 30 ? 1 : 7) {
+      CAPTURE(distinct, count);
+      std::vector<float> values(size_t{count} * kDim);
+      for (uint32_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>((i / kDim % distinct + 1) * (i % kDim + 3) % 7);
+      const MatrixView rows{reinterpret_cast<const uint8_t*>(values.data()), count, kDim, ANN_F32,
+                            kDim * sizeof(float)};
+      ann_build_params params = ANN_BUILD_PARAMS_INIT;
+      params.calibrate = ANN_ON;
+      const auto built =
+          build(shape, rows, nullptr, plan_build(params, shape, count, 1), nullptr, {{}, 1, nullptr});
+      REQUIRE(built->calibration.known().curves().count() > 0);
+      const std::vector<uint8_t> bytes = bytes_of(*built);
+      const auto opened = open_memory(bytes.data(), bytes.size(), {ANN_OPEN_FULL, {}}, {});
+      REQUIRE(opened->segment.rows() == count);
+    }
+  }
+}
