@@ -4,6 +4,7 @@
 // allocator sees it, a budget can be kept, and a test can make each allocation fail in turn.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -72,6 +73,12 @@ class Array {
   static Array zeroed(const Allocator& allocator, size_t size) {
     Array array(allocator, size);
     if (array.bytes_ != 0) std::memset(static_cast<void*>(array.items_), 0, array.bytes_);
+    return array;
+  }
+  /// A copy of the first items of another.
+  static Array front(const Array& from, size_t size, const Allocator& allocator) {
+    Array array(allocator, size);
+    std::copy_n(from.data(), size, array.data());
     return array;
   }
   /// Items of another's memory, such as a mapped file, which must outlive the Array.

@@ -187,9 +187,7 @@ class Cover {
     for (; hops <= hops_most; ++hops) {
       uint32_t count = 0;
       if (!choose(hops, chosen, count)) continue;
-      Array<Surroundings> found(execution_.memory, count);
-      std::copy_n(chosen.data(), count, found.data());
-      return found;
+      return Array<Surroundings>::front(chosen, count, execution_.memory);
     }
     return {};
   }
@@ -267,9 +265,7 @@ class Centres {
       if (is_chosen[row] == 0) chosen[count++] = row;
       is_chosen[row] = 1;
     }
-    Array<uint32_t> rows(execution_.memory, count);
-    std::copy_n(chosen.data(), count, rows.data());
-    return rows;
+    return Array<uint32_t>::front(chosen, count, execution_.memory);
   }
 
  private:
@@ -343,8 +339,7 @@ class Thinning {
         kept_[count_++] = candidates_[begin + i];
       }
     }
-    Array<uint32_t> rows(execution_.memory, count_);
-    std::copy_n(kept_.data(), count_, rows.data());
+    Array<uint32_t> rows = Array<uint32_t>::front(kept_, count_, execution_.memory);
     std::sort(rows.begin(), rows.end());
     return rows;
   }

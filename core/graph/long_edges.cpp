@@ -273,13 +273,6 @@ void each_copy(const HashedCodes& all, const Array<uint32_t>& rows, const Execut
   });
 }
 
-template <class T>
-Array<T> copy_front(const Array<T>& from, size_t count, const Allocator& memory) {
-  Array<T> to(memory, count);
-  std::copy_n(from.data(), count, to.data());
-  return to;
-}
-
 size_t count_of(const DrawnRows& drawn, CopiesOf kind) {
   return static_cast<size_t>(std::count(drawn.kinds.begin(), drawn.kinds.end(), kind));
 }
@@ -364,8 +357,8 @@ DrawnRows choose_standing(const StandingRows& of, uint64_t most, const Allocator
     chosen.rows[taken++] = rows[place];
     copies += of.hidden_with(place);
   }
-  chosen.rows = copy_front(chosen.rows, taken, memory);
-  chosen.kinds = copy_front(chosen.kinds, taken, memory);
+  chosen.rows = Array<uint32_t>::front(chosen.rows, taken, memory);
+  chosen.kinds = Array<CopiesOf>::front(chosen.kinds, taken, memory);
   chosen.copies = Array<uint32_t>(memory, copies);
   return chosen;
 }

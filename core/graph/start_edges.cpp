@@ -31,8 +31,7 @@ class StartCells {
     });
     for (const uint32_t start : start_of) ++begins_[start + 1];
     for (uint32_t start = 0; start < starts; ++start) begins_[start + 1] += begins_[start];
-    Array<uint32_t> ends(execution.memory, starts);
-    std::copy_n(begins_.data(), starts, ends.data());
+    Array<uint32_t> ends = Array<uint32_t>::front(begins_, starts, execution.memory);
     for (size_t i = 0; i < heads_.size(); ++i) heads_[ends[start_of[i]]++] = graph.heads[i];
   }
 

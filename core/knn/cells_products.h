@@ -67,9 +67,9 @@ struct ProbeSpace {
 
 uint64_t probe_space_bytes(uint64_t rows, size_t stride);
 
-/// Chooses, for each of `count` <= kSliceRows rows that live in `home`, the cells nearest to it: as
-/// many as `budget` rows live in, its own not among them; fewer than kProbesMax, whose last place is written, too. cells[i * kProbesMax]
-/// onwards are those of rows[i], ascending, counts[i] of them.
+/// Chooses, for each of `count` <= kSliceRows rows that live in `home`, the cells nearest to it: as many as `budget`
+/// rows live in, its own not among them; fewer than kProbesMax, whose last place is written, too.
+/// cells[i * kProbesMax] onwards are those of rows[i], ascending, counts[i] of them.
 void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows, uint32_t count,
                   uint32_t budget, ProbeSpace& space, uint16_t* cells, uint16_t* counts);
 
