@@ -47,31 +47,6 @@ constexpr uint32_t sum_shift(uint32_t stride) {
   return shift;
 }
 
-__device__ inline uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-/// 16 bytes on their way to shared memory; zeros unless `there`.
-__device__ inline void copy_piece(uint4* to, const void* from, bool there = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(there ? 16 : 0)
-               : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Until all but the latest `kLeft` groups of this thread are there.
-template <uint32_t kLeft>
-__device__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-
-/// Four matrices of 8 rows of 16 bytes; lane i says where row i % 8 of matrix i / 8 is.
-__device__ inline void load_matrices(uint32_t (&words)[4], const uint4* address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared_address(address))
-               : "memory");
-}
-
 /// The left operand of a panel: [half of it][rows 16 m to 16 m + 15] as multiply_bytes has it.
 using LeftWords = uint32_t[2][2][4];
 

@@ -18,20 +18,26 @@ uint64_t exact_device_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t
                             uint32_t kept) {
   const bool is_float = is_float_element(element);
   const bool filtered = is_float && queries > kExactFewQueries;
-  const ExactTile tile = filtered ? kExactFloats : is_float ? kExactFewFloats : kExactIntegers;
+  const ExactTile tile = is_float ? kExactFewFloats : kExactIntegers;
   const uint64_t tall = std::max<uint64_t>(1, (queries + tile.queries - 1) / tile.queries);
-  const uint64_t fitting = kMultiprocessorsMax * kThreadsAtOnce / tile.threads;  // blocks
-  const uint64_t resident = filtered ? std::min<uint64_t>(fitting, kExactFloatBlocks) : fitting;
+  const uint64_t resident = kMultiprocessorsMax * kThreadsAtOnce / tile.threads;  // blocks
   const uint64_t slices =
-      std::clamp<uint64_t>(resident / tall, 1, rows / (uint64_t{kExactTilesOfSlice} * tile.rows) + 1);
-  const uint64_t half = std::bit_ceil(std::max(kept, filtered ? kExactFilteredHalfMin : kExactHalfMin));
-  const uint64_t list = 2 * half * sizeof(uint64_t) + 2 * sizeof(uint32_t);  // keys, how many, and a bound
+      filtered
+          ? 1
+          : std::clamp<uint64_t>(resident / tall, 1, rows / (uint64_t{kExactTilesOfSlice} * tile.rows) + 1);
+  const uint64_t half = std::bit_ceil(std::max(kept, kExactHalfMin));
+  const uint64_t list = 2 * half * sizeof(uint64_t) + sizeof(uint32_t);  // keys and how many
   const uint64_t vector = round_up(dim * (is_float ? sizeof(float) : 1), kCodeAlign);
-  const uint64_t norm_square_and_bound = sizeof(double) + 2 * sizeof(uint32_t);
+  const uint64_t norm_and_square = sizeof(double) + sizeof(uint32_t);
   const uint64_t answer = kept * (sizeof(uint32_t) + sizeof(float));
-  const bool squared = is_float ? filtered && metric != ANN_METRIC_COSINE : metric == ANN_METRIC_L2;
-  const uint64_t row_squares = squared ? rows * sizeof(uint32_t) : 0;
-  return slices * queries * list + queries * (vector + norm_square_and_bound + answer) + row_squares + vector;
+  const uint64_t row_squares = !is_float && metric == ANN_METRIC_L2 ? rows * sizeof(uint32_t) : 0;
+  const uint64_t query = slices * list + vector + norm_and_square + answer;
+  if (!filtered) return queries * query + row_squares;
+  const uint64_t halves = 2 * exact_half_bytes(dim);
+  const uint64_t launched = exact_filter_rows(rows, dim, queries);
+  return queries * (query + halves + 2 * sizeof(float) + launched / 8) +  // scale, bound and marks
+         launched * (halves + 4 * sizeof(float)) + halves +
+         sizeof(uint64_t);  // terms, centre and marked pairs
 }
 
 }  // namespace gannet::cuda

@@ -8,26 +8,25 @@
 //                slice      share of the rows of a launch that a block goes through for its queries
 //                list       of a query and a slice: the nearest rows found so far
 //
-// The idea. A block owns a tile's queries and a slice. It goes through the slice tile by tile, the tile panel by panel
-// (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the query's list; a list that
-// might overflow is sorted and cut to k, which also gives the new k-th best (exact_lists.cuh). For rows in random order
-// about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists. A last launch
-// merges a query's lists, one a slice.
+// Integers, and few queries of floats. A block owns a tile's queries and a slice. It goes through the slice tile by tile,
+// the tile panel by panel (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the
+// query's list; a list that might overflow is sorted and cut to k, which also gives the new k-th best (exact_lists.cuh).
+// For rows in random order about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances
+// exists. A last launch merges a query's lists, one a slice.
 //
-// More than 128 queries of floats are multiplied by tensor cores first, which tell how far apart a pair is at least;
-// pairs that may be near are summed (exact_filter.cuh). The first rows of all are summed without asking, as few queries
-// are, and leave a bound.
+// Many queries of floats. The first rows of all are summed as few queries are, and leave each query a bound. Then launches
+// of more and more rows follow, of four kernels each: the rows are rounded to halves (exact_halves.cuh), tensor cores
+// tell by these how far apart a pair is at least, and mark the pairs that may be nearer than the bound
+// (exact_filter.cuh), and those are summed, which leaves a new bound (exact_near.cuh). A query has one list.
 //
 // This file is the run on the host: the vectors sent, the kernel (exact_launch.h) and its launches.
 //
 // Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold of 3 to 4
 // instructions a thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G pairs/s at d = 960. 16 x 8
-// integer pairs cost d / 32 instructions of tensor cores, of floats d / 8, and a pair two more to tell whether it may
-// be near: on paper 2 T pairs/s at d = 128, and 900 G of floats, where shared memory binds. One NVIDIA H100, 4,096
-// queries of 100,000 x 128 u8, k = 10: 156 G pairs/s; floats 73 G (tests/bench/results.csv, "exact search"). A call
-// with few queries waits for the rows' transfer.
-// Bytes. A tile of 64 x 128 floats takes 192 * 4 bytes a column from the cache for 8,192 pairs; rows come from device
-// memory once for all queries that run at a time. Neither binds.
+// integer pairs cost d / 32 instructions of tensor cores, of halves d / 16: on paper 2.5 T pairs/s of halves at d = 128.
+// A call with few queries waits for the rows' transfer.
+// Bytes. A tile of 64 x 128 integers takes 192 bytes a column from the cache for 8,192 pairs; rows come from device
+// memory once for all queries that run at a time. Neither binds. Halves of a launch are written and read once.
 
 #include <algorithm>
 #include <cmath>
@@ -49,6 +48,14 @@ constexpr uint32_t kBatchMax = 4096;                   // queries answered toget
 constexpr uint64_t kBatchColumns = uint64_t{1} << 24;  // of all queries of a batch
 constexpr uint64_t kLaunchRowsMin = 4096;
 
+// Of filtered floats. A launch has so many times the rows before it: as many answers of a query may be near in each.
+constexpr uint64_t kFilterGrowth = 3;
+constexpr uint64_t kFilterRowsMin = 256;
+constexpr uint64_t kFilterMarkedShare = 64;  // of the pairs, beyond which it is careful
+// Tiles of a run at least, and panels: the first panels of a run are waited for.
+constexpr uint64_t kFilterTiles = 4;
+constexpr uint64_t kFilterPanels = 32;
+
 template <class Item>
 void send_items(const Item* from, uint64_t count, Item* to, const Stream& stream,
                 const Execution& execution) {
@@ -66,12 +73,12 @@ class Search {
         on_device_(resident),
         rows_there_(resident || request.rows_are_there),
         kept_(kept),
-        few_(request.query_count <= few_queries(is_float_element(request.rows.element))),
-        kernel_(choose_exact_kernel(request.rows.element, request.metric, few_)),
         is_integer_(!is_float_element(request.rows.element)),
+        few_(request.query_count <= few_queries(!is_integer_)),
         filtered_(!is_integer_ && !few_),
-        squared_(is_integer_ ? request.metric == ANN_METRIC_L2
-                             : filtered_ && request.metric != ANN_METRIC_COSINE),
+        kernel_(choose_exact_kernel(request.rows.element, request.metric, few_)),
+        filter_(filtered_ ? choose_filter_kernel(request.device) : FilterKernel{}),
+        squared_(is_integer_ && request.metric == ANN_METRIC_L2),
         centred_(filtered_ && request.metric == ANN_METRIC_L2),
         cosine_(request.metric == ANN_METRIC_COSINE),
         row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),
@@ -80,13 +87,22 @@ class Search {
         query_stride_(resident ? request.query_stride : pick_query_stride()),
         batch_(static_cast<uint32_t>(std::min<uint64_t>(
             request.query_count, std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
-        half_(round_up_to_power(std::max(kept, filtered_ ? kExactFilteredHalfMin : kExactHalfMin))),
-        slices_(pick_slices()),
+        half_(round_up_to_power(std::max(kept, kExactHalfMin))),
+        slices_(filtered_ ? 1 : pick_slices()),
+        half_bytes_(filtered_ ? exact_half_bytes(request.rows.dim) : 0),
+        filter_rows_(filtered_ ? exact_filter_rows(request.row_count, request.rows.dim, batch_) : 0),
+        mark_words_(filter_rows_ / 32),
         queries_(resident ? 0 : batch_ * query_stride_, stream),
         query_norms_(cosine_ && !resident ? batch_ : 0, stream),
-        query_squares_(squared_ ? batch_ : 0, stream),
+        query_squares_(squared_ || filtered_ ? batch_ : 0, stream),
         centre_(centred_ ? centre_columns() : 0, stream),
-        bounds_(filtered_ ? uint64_t{batch_} * (1 + slices_) : 0, stream),
+        bounds_(filtered_ ? batch_ : 0, stream),
+        query_halves_(filtered_ ? 2 * batch_ * half_bytes_ : 0, stream),
+        query_scales_(filtered_ ? batch_ : 0, stream),
+        row_halves_(2 * filter_rows_ * half_bytes_, stream),
+        row_terms_(filter_rows_, stream),
+        marks_(uint64_t{batch_} * mark_words_, stream),
+        marked_(filtered_ ? 1 : 0, stream),
         ids_(request.ids != nullptr && !rows_there_ ? request.row_count : 0, stream),
         removed_(request.removed.empty() || resident ? 0 : RowSet::word_count(request.row_count), stream),
         lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
@@ -125,14 +141,11 @@ class Search {
     return is_integer_ ? std::max(stride, row_stride_) : stride;
   }
 
-  uint64_t centre_columns() const {
-    return round_up(uint64_t{request_.rows.dim}, uint64_t{kernel_.panel_columns});
-  }
+  uint64_t centre_columns() const { return half_bytes_ / 2; }
 
   /// As many slices as give every multiprocessor its blocks.
   uint32_t pick_slices() const {
-    const uint64_t fitting = blocks_at_once(request_.device, kernel_.function, kernel_.tile.threads);
-    const uint64_t resident = filtered_ ? std::min<uint64_t>(fitting, kExactFloatBlocks) : fitting;
+    const uint64_t resident = blocks_at_once(request_.device, kernel_.function, kernel_.tile.threads);
     const uint64_t tall = ceil_div(batch_, kernel_.tile.queries);
     const uint64_t most = ceil_div(request_.row_count, kExactTilesOfSlice * kernel_.tile.rows);
     return static_cast<uint32_t>(std::clamp<uint64_t>(resident / tall, 1, most));
@@ -153,10 +166,13 @@ class Search {
   void answer(uint64_t first_query, uint32_t query_count) {
     ExactArgs args = {};
     args.query_squares = query_squares_.data();
-    args.centre = centre_.data();
     args.bounds = bounds_.data();
-    args.shares = filtered_ ? bounds_.data() + query_count : nullptr;
-    args.share_rank = static_cast<uint32_t>(ceil_div(kept_, slices_));
+    args.query_halves = query_halves_.data();
+    args.query_scales = query_scales_.data();
+    args.row_halves = row_halves_.data();
+    args.row_terms = row_terms_.data();
+    args.marks = marks_.data();
+    args.half_bytes = static_cast<uint32_t>(half_bytes_);
     args.lists = lists_.data();
     args.counts = counts_.data();
     args.slices = slices_;
@@ -174,9 +190,7 @@ class Search {
       point_to_queries(first_query, &args);
     else
       send_queries(first_query, &args);
-    if (filtered_)
-      fill(bounds_.data(), 0xff, uint64_t{query_count} * (1 + slices_) * sizeof(uint32_t), stream_,
-           "clearing device memory");
+    if (filtered_) clear(query_count);
     fill(counts_.data(), 0, uint64_t{slices_} * query_count * sizeof(uint32_t), stream_,
          "clearing device memory");
 
@@ -184,10 +198,12 @@ class Search {
       const uint64_t row_count = std::min(chunk_rows_, request_.row_count - first_row);
       send_rows(first_row, row_count);
       // The centre is that of the first rows.
-      if (squared_ && first_row == 0)
-        square(args.queries, query_count, query_stride_,
-               is_integer_ ? request_.rows.element : int32_t{ANN_F32}, query_squares_.data());
-      compare(args, first_row, row_count, first_query);
+      if (squared_ && first_row == 0) square(args.queries, query_count, query_stride_, query_squares_.data());
+      if (filtered_ && first_row == 0) round_queries(args);
+      if (filtered_)
+        filter(args, first_row, row_count, first_query);
+      else
+        compare(args, first_row, row_count, first_query);
     }
 
     merge_exact_lists(args, stream_);
@@ -195,6 +211,12 @@ class Search {
     receive(out_rows_.data(), request_.out_rows, first_query, query_count);
     receive(out_distances_.data(), request_.out_distances, first_query, query_count);
     stream_.wait();
+  }
+
+  /// What the filter knows of queries.
+  void clear(uint32_t query_count) const {
+    fill(bounds_.data(), 0xff, query_count * sizeof(uint32_t), stream_, "clearing device memory");
+    fill(marked_.data(), 0, sizeof(unsigned long long), stream_, "clearing device memory");
   }
 
   void send_queries(uint64_t first, ExactArgs* args) {
@@ -241,11 +263,12 @@ class Search {
   void measure(uint64_t row_count) {
     if (centred_ && !has_centre_) {
       MeasureArgs args = measured(row_data(), row_count, row_stride_, request_.rows.element);
+      args.centre = centre_.data();
       args.centre_columns = static_cast<uint32_t>(centre_columns());
       find_exact_centre(args, stream_);
       has_centre_ = true;
     }
-    if (squared_) square(row_data(), row_count, row_stride_, request_.rows.element, row_squares_.data());
+    if (squared_) square(row_data(), row_count, row_stride_, row_squares_.data());
   }
 
   const uint8_t* row_data() const {
@@ -256,7 +279,7 @@ class Search {
   MeasureArgs measured(const uint8_t* items, uint64_t count, size_t stride, int32_t element) const {
     MeasureArgs args = {};
     args.items = items;
-    args.centre = centre_.data();
+    args.metric = request_.metric;
     args.count = static_cast<uint32_t>(count);
     args.stride = static_cast<uint32_t>(stride);
     args.dim = request_.rows.dim;
@@ -264,55 +287,126 @@ class Search {
     return args;
   }
 
-  void square(const uint8_t* items, uint64_t count, size_t stride, int32_t element, uint32_t* squares) {
-    MeasureArgs args = measured(items, count, stride, element);
+  void square(const uint8_t* items, uint64_t count, size_t stride, uint32_t* squares) {
+    MeasureArgs args = measured(items, count, stride, request_.rows.element);
     args.squares = squares;
     find_exact_squares(args, stream_);
   }
 
+  void round_queries(const ExactArgs& batch) const {
+    MeasureArgs args =
+        halved(measured(batch.queries, batch.query_count, query_stride_, ANN_F32), query_halves_);
+    args.squares = query_squares_.data();
+    args.scales = query_scales_.data();
+    find_exact_halves(args, stream_);
+  }
+
+  void round_rows(const ExactArgs& rows) const {
+    MeasureArgs args =
+        halved(measured(rows.rows, rows.row_count, row_stride_, request_.rows.element), row_halves_);
+    args.care = rows.care;
+    args.terms = row_terms_.data();
+    args.norms = rows.norms;
+    find_exact_halves(args, stream_);
+  }
+
+  MeasureArgs halved(MeasureArgs args, const DeviceArray<uint8_t>& halves) const {
+    args.centre = centre_.data();
+    args.halves = halves.data();
+    args.half_bytes = static_cast<uint32_t>(half_bytes_);
+    return args;
+  }
+
   /// Compares the batch with a chunk of rows, in launches short enough for the monitor.
-  void compare(const ExactArgs& args, uint64_t first_row, uint64_t row_count, uint64_t first_query) {
-    const uint64_t first_rows = filtered_ && first_row == 0 ? std::min(row_count, rows_without_bounds()) : 0;
-    if (first_rows != 0)
-      launch_rows(choose_exact_kernel(request_.rows.element, request_.metric, true), 1, args, first_row, 0,
-                  first_rows);
+  void compare(const ExactArgs& args, uint64_t first_row, uint64_t row_count, uint64_t first_query) const {
     const uint64_t columns = uint64_t{args.query_count} * args.dim;
     const uint64_t rows_of_time = std::max(kLaunchRowsMin, kernel_.launch_work / columns);
-    const uint64_t launches = ceil_div(row_count - first_rows, rows_of_time);
-    for (uint64_t number = 0; number < launches; ++number) {
-      const uint64_t even_rows = ceil_div(row_count - first_rows, launches);
-      const uint64_t row = first_rows + number * even_rows;
+    const uint64_t launches = ceil_div(row_count, rows_of_time);
+    const uint64_t even_rows = ceil_div(row_count, launches);
+    for (uint64_t row = 0; row < row_count; row += even_rows) {
       const uint64_t count = std::min(even_rows, row_count - row);
       if (!on_device_) execution_.check();
-      launch_rows(kernel_, slices_, args, first_row, row, count);
-      if (on_device_) continue;
-      if (launches > 1) stream_.wait();
-      const double rows_done = static_cast<double>(first_row + row + count);
-      const double queries_done =
-          static_cast<double>(first_query) + args.query_count * (rows_done / request_.row_count);
-      execution_.advance(queries_done / request_.query_count);
+      launch_rows(slices_, args, first_row, row, count);
+      report(args, first_row + row + count, first_query, launches > 1);
     }
   }
 
-  /// Rows whose distances are summed without asking, since without a bound all may be near. A twelfth of them is
-  /// nearer than the bound that they leave.
-  uint64_t rows_without_bounds() const {
-    return round_up(std::clamp<uint64_t>(uint64_t{12} * kept_, 256, 2048), uint64_t{32});
+  /// The same of filtered floats, from the first rows of all on, which are summed without asking.
+  void filter(const ExactArgs& args, uint64_t first_row, uint64_t row_count, uint64_t first_query) const {
+    uint64_t row = 0;
+    if (first_row == 0) {
+      row = std::min(row_count, rows_without_bounds());
+      launch_rows(1, args, first_row, 0, row);
+    }
+    while (row < row_count) {
+      const uint64_t growing = std::max(kFilterRowsMin, kFilterGrowth * (first_row + row));
+      const uint64_t count = std::min({growing, filter_rows_, row_count - row});
+      if (!on_device_) execution_.check();
+      // Those that are few so far: of each launch as many as may be answers by the bound before it, with room.
+      const uint64_t launches =
+          1 + static_cast<uint64_t>(std::log2(1.0 + (first_row + row) / kFilterRowsMin));
+      const uint64_t of_query = 8 * kFilterGrowth * kept_ * launches + (first_row + row) / kFilterMarkedShare;
+      launch_filter(args, {marked_.data(), args.query_count * of_query}, first_row, row, count);
+      row += count;
+      report(args, first_row + row, first_query, row < row_count);
+    }
   }
 
-  /// Compares with `row_count` rows of a chunk from `row` on.
-  void launch_rows(const ExactKernel& kernel, uint32_t slices, ExactArgs args, uint64_t first_row,
-                   uint64_t row, uint64_t row_count) const {
-    args.rows = row_data() + row * row_stride_;
-    args.norms = cosine_ ? norm_data() + row : nullptr;
-    args.row_squares = squared_ ? row_squares_.data() + row : nullptr;
-    args.first_row = static_cast<uint32_t>(first_row + row);
-    args.row_count = static_cast<uint32_t>(row_count);
-    args.panels = static_cast<uint32_t>(ceil_div(args.dim, kernel.panel_columns));
+  /// Tells the monitor of rows that are done, once they are.
+  void report(const ExactArgs& args, uint64_t rows, uint64_t first_query, bool more) const {
+    if (on_device_) return;
+    if (more) stream_.wait();
+    const double rows_done = static_cast<double>(rows);
+    const double queries_done =
+        static_cast<double>(first_query) + args.query_count * (rows_done / request_.row_count);
+    execution_.advance(queries_done / request_.query_count);
+  }
+
+  /// Rows whose distances are summed without asking, since without a bound all may be near. A fourth of them is nearer
+  /// than the bound that they leave.
+  uint64_t rows_without_bounds() const {
+    return round_up(std::clamp<uint64_t>(uint64_t{4} * kept_, 64, 2048), uint64_t{32});
+  }
+
+  /// Points to `row_count` rows of a chunk from `row` on.
+  void point_to_rows(uint64_t first_row, uint64_t row, uint64_t row_count, ExactArgs* args) const {
+    args->rows = row_data() + row * row_stride_;
+    args->norms = cosine_ ? norm_data() + row : nullptr;
+    args->row_squares = squared_ ? row_squares_.data() + row : nullptr;
+    args->first_row = static_cast<uint32_t>(first_row + row);
+    args->row_count = static_cast<uint32_t>(row_count);
+  }
+
+  void launch_rows(uint32_t slices, ExactArgs args, uint64_t first_row, uint64_t row,
+                   uint64_t row_count) const {
+    point_to_rows(first_row, row, row_count, &args);
+    args.panels = static_cast<uint32_t>(ceil_div(args.dim, kernel_.panel_columns));
     args.slice_rows =
-        static_cast<uint32_t>(round_up(ceil_div(row_count, slices), uint64_t{kernel.tile.rows}));
-    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, kernel.tile.queries)), slices);
-    launch("exact_search", kernel.function, grid, kernel.tile.threads, stream_, args);
+        static_cast<uint32_t>(round_up(ceil_div(row_count, slices), uint64_t{kernel_.tile.rows}));
+    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, kernel_.tile.queries)), slices);
+    launch("exact_search", kernel_.function, grid, kernel_.tile.threads, stream_, args);
+  }
+
+  void launch_filter(ExactArgs args, Care care, uint64_t first_row, uint64_t row, uint64_t row_count) const {
+    point_to_rows(first_row, row, row_count, &args);
+    args.care = care;
+    round_rows(args);
+    args.panels = static_cast<uint32_t>(half_bytes_ / kFilterPanelBytes);
+    args.mark_words = static_cast<uint32_t>(round_up(row_count, uint64_t{filter_.tile_rows}) / 32);
+    const uint64_t tiles = run_tiles(args);
+    args.slice_rows = static_cast<uint32_t>(tiles * filter_.tile_rows);
+    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, kFilterQueries)),
+                    static_cast<uint32_t>(ceil_div(row_count, args.slice_rows)));
+    launch("filter", filter_.function, grid, kFilterThreads, stream_, args, filter_.shared_bytes);
+    sum_marked_pairs(args, stream_);
+  }
+
+  /// Tiles of a run, of which every multiprocessor has two or more.
+  uint64_t run_tiles(const ExactArgs& args) const {
+    const uint64_t tiles =
+        ceil_div(args.row_count, filter_.tile_rows) * ceil_div(args.query_count, kFilterQueries);
+    const uint64_t most = std::max<uint64_t>(kFilterTiles, kFilterPanels / args.panels);
+    return std::clamp<uint64_t>(tiles / (2 * filter_.multiprocessors), 1, most);
   }
 
   template <class Item>
@@ -328,10 +422,11 @@ class Search {
   bool on_device_;   // everything: nothing is sent, fetched or waited for
   bool rows_there_;  // rows, lengths and ids
   uint32_t kept_;    // results of a query that exist
-  bool few_;         // queries
-  ExactKernel kernel_;
   bool is_integer_;
+  bool few_;       // queries
   bool filtered_;  // by tensor cores
+  ExactKernel kernel_;
+  FilterKernel filter_;
   bool squared_;
   bool centred_;
   bool has_centre_ = false;
@@ -343,19 +438,28 @@ class Search {
   uint32_t batch_;
   uint32_t half_;
   uint32_t slices_;
+  uint64_t half_bytes_;                  // bytes
+  uint64_t filter_rows_;                 // of a launch at most
+  uint64_t mark_words_;                  // of these
   uint64_t chunk_first_row_ = kNoPlace;  // first row of the chunk on the device
 
-  DeviceArray<uint8_t> queries_;         // [batch, query_stride]
-  DeviceArray<double> query_norms_;      // [batch]
-  DeviceArray<uint32_t> query_squares_;  // [batch]
-  DeviceArray<float> centre_;            // [centre_columns]
-  DeviceArray<uint32_t> bounds_;         // [batch] and [slices, batch]
-  DeviceArray<uint64_t> ids_;            // [rows]
-  DeviceArray<uint32_t> removed_;        // [(rows + 31) / 32] bits
-  DeviceArray<Key> lists_;               // [slices, batch, 2 * half]
-  DeviceArray<uint32_t> counts_;         // [slices, batch]
-  DeviceArray<uint32_t> out_rows_;       // [batch, kept]
-  DeviceArray<float> out_distances_;     // [batch, kept]
+  DeviceArray<uint8_t> queries_;            // [batch, query_stride]
+  DeviceArray<double> query_norms_;         // [batch]
+  DeviceArray<uint32_t> query_squares_;     // [batch]
+  DeviceArray<float> centre_;               // [centre_columns]
+  DeviceArray<uint32_t> bounds_;            // [batch]
+  DeviceArray<uint8_t> query_halves_;       // [batch, 2, half_bytes]
+  DeviceArray<float> query_scales_;         // [batch]
+  DeviceArray<uint8_t> row_halves_;         // [filter_rows, 2, half_bytes]
+  DeviceArray<float4> row_terms_;           // [filter_rows]
+  DeviceArray<uint32_t> marks_;             // [batch, mark_words]
+  DeviceArray<unsigned long long> marked_;  // of all pairs
+  DeviceArray<uint64_t> ids_;               // [rows]
+  DeviceArray<uint32_t> removed_;           // [(rows + 31) / 32] bits
+  DeviceArray<Key> lists_;                  // [slices, batch, 2 * half]
+  DeviceArray<uint32_t> counts_;            // [slices, batch]
+  DeviceArray<uint32_t> out_rows_;          // [batch, kept]
+  DeviceArray<float> out_distances_;        // [batch, kept]
   uint64_t chunk_rows_;
   DeviceArray<uint8_t> rows_;          // [chunk_rows, row_stride]
   DeviceArray<float> norms_;           // [chunk_rows]

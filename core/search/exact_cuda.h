@@ -4,6 +4,7 @@
 // floats are summed in the lanes and the order that distance/kernels.h fixes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/execution.h"
@@ -19,7 +20,6 @@ inline constexpr uint32_t kExactMax = kDeviceExactMax;
 
 /// Half of a list has so many keys at least.
 inline constexpr uint32_t kExactHalfMin = 128;
-inline constexpr uint32_t kExactFilteredHalfMin = 256;  // of floats of many queries
 
 /// The tile that a block compares at once, of many queries.
 struct ExactTile {
@@ -27,12 +27,23 @@ struct ExactTile {
   uint32_t queries;
   uint32_t rows;
 };
-inline constexpr ExactTile kExactFloats = {256, 64, 128};
 inline constexpr ExactTile kExactFewFloats = {256, 8, 32};
 inline constexpr ExactTile kExactIntegers = {256, 64, 128};
-inline constexpr uint32_t kExactFewQueries = 128;   // of floats at most
-inline constexpr uint32_t kExactFloatBlocks = 256;  // of kExactFloats at most, since each has lists
-inline constexpr uint32_t kExactTilesOfSlice = 4;   // at least
+inline constexpr uint32_t kExactFewQueries = 16;   // of floats at most
+inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least
+
+/// Of many queries of floats, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are
+/// as many of what they have lost; and rows of a launch at most, a multiple of any tile's.
+constexpr uint64_t exact_half_bytes(uint64_t dim) { return round_up(dim * 2, uint64_t{128}); }
+constexpr uint64_t exact_filter_rows(uint64_t rows, uint64_t dim, uint64_t queries) {
+  constexpr uint64_t kTileRows = 256;
+  constexpr uint64_t kBytes = uint64_t{1} << 28;
+  constexpr uint64_t kWork = uint64_t{1} << 38;   // pairs x columns: some 2 ms on a large device,
+  constexpr uint64_t kPairs = uint64_t{1} << 29;  // and 100 where all pairs are summed
+  const uint64_t most = std::min(
+      {uint64_t{1} << 18, kBytes / (2 * exact_half_bytes(dim)), kWork / (queries * dim), kPairs / queries});
+  return std::min(round_up(rows, kTileRows), round_up(std::max<uint64_t>(most, 1024), kTileRows));
+}
 
 class Stream;
 
@@ -79,8 +90,8 @@ inline void lend_rows(const IndexView& view, ExactRequest* request) {
 /// Answers a request; returns when the results are there.
 ///
 /// Memory: the rows, or as many as fit, in which case they are sent in turn for every 4,096 queries;
-///   8 bytes a row for `ids`; candidate lists of some 10 to 400 MB.
-/// Monitor: asked between launches, which take some 5 to 50 ms on a large device.
+///   8 bytes a row for `ids`; candidate lists of some 10 to 400 MB, or up to 600 MB of halves, marks and lists.
+/// Monitor: asked between launches, which take up to some 50 ms on a large device, 100 where all rows are as near.
 /// Errors: ANN_NO_DEVICE, ANN_UNSUPPORTED where min(k, row_count) exceeds kExactMax,
 ///   ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. Results are undefined then.
 void search_exact(const ExactRequest& request, const Execution& execution);

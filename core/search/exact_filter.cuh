@@ -1,293 +1,252 @@
 // Exact search on the GPU: floats of many queries, filtered by tensor cores.
 //
-// Pairs are multiplied with 10 bits behind the point (TF32). Those products are no answers: they say how far apart a
-// pair is at least, and pairs that this does not put behind the k-th best are summed in the CPU's lanes. With u = 2^-11
-// a rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x|
-// of the true one, the sum's rounding included (tf32_error). L2 is the same about any point, and a difference from the
+// Products of halves (exact_halves.cuh) are no answers: they say how far apart a pair is at least, and pairs that this
+// does not put behind the k-th best are marked, and summed later in the CPU's lanes (exact_near.cuh). With u = 2^-11 a
+// rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x| of
+// the true one, the sum's rounding included (product_error). L2 is the same about any point, and a difference from the
 // centre of some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin
-// are as distinct as others. Where something overflows or is no number the pair is summed. Of random rows a thousandth
-// is summed, of tight clusters all of a cluster; to sum all pairs would take some twice as long as without products.
+// are as distinct as others. Where something is no number the pair is summed.
+//
+// Rows in a few islands are all near by these products, each to those of its own. To sum a pair takes as long as to
+// multiply 100 to 200. So where more than a 64th of the pairs has been marked, those that follow are multiplied three
+// times: halves with halves, halves with what the others have lost, and that with halves, which have 21 bits together.
+//
+//   here         tile      128 queries x 256 rows, or 128 where shared memory is short
+//                panel     64 columns of a tile: 128 bytes of each of its vectors, in eight pieces
+//                stage     a panel on its way to shared memory or there; several are under way at once
+//                run       the tiles that a block goes through for its queries
+//                mark      a bit of a pair that may be near
+//
+// A warp has 64 x 64 sums, in 128 registers of a lane. For 16 columns it reads 4 KB of shared memory, which takes 32
+// cycles, and multiplies 65,536 pairs, which takes 48. A tile reads 384 vectors for 32,768 pairs: 1 byte of the cache
+// for 43 multiplications, 128 x 128 pairs 1 for 32. A pair costs three more instructions and a comparison, the same for
+// every number of columns: at 128 columns two fifths of the multiplications' time.
+// Marks of 4,096 queries and 65,536 rows take 32 MB, whatever is near; lists of pairs overflow where all are.
 #pragma once
 
-#include <cmath>
-
-#include "backend/launch_items.cuh"
-#include "distance/float_pairs_cuda.cuh"
-#include "search/exact_tiles.cuh"
+#include "search/exact_halves.cuh"
 
 namespace gannet::cuda {
 namespace exact_search {
 
-// The error bounds of tensor cores' sums, as shares. For a sum of `dim` products, of the lengths' product: two
-// roundings of 2^-11 each, and the errors of adding up.
-__device__ constexpr float tf32_error(uint32_t dim) {
-  return 0x1p-10f + 0x1p-19f + static_cast<float>(dim) * 0x1p-21f;
-}
-// The roundings of squares, of lengths and of the CPU's own sums.
-__device__ constexpr float float_error(uint32_t dim) { return 0x1p-17f + static_cast<float>(dim) * 0x1p-28f; }
-constexpr float kTiny = 1e-34f;       // room for products too small for a float
-constexpr uint32_t kCentreRows = 64;  // whose mean is the centre
+/// Where the mark of a row stands among those of 32 rows side by side: each of four lanes has two of every eight rows.
+__device__ inline uint32_t row_of_mark(uint32_t bit) { return bit % 8 / 2 * 8 + bit / 8 * 2 + bit % 2; }
 
-/// Sums of four pairs in the CPU's lanes and order, by one warp, apart from the caller, whose registers they are not to
-/// take; every lane gets all.
-__device__ __noinline__ float4 sum_pairs(const ExactArgs& args, uint4 rows, uint4 queries) {
-  const auto row = [&](uint32_t number) { return args.rows + uint64_t{number} * args.row_stride; };
-  const auto query = [&](uint32_t number) {
-    return reinterpret_cast<const float*>(args.queries + uint64_t{number} * args.query_stride);
+constexpr float kTiny = 1e-34f;  // room for products too small for a float
+
+template <FilterTile kTile>
+struct NearFilter {
+  using Args = ExactArgs;
+  static constexpr uint32_t kThreads = kFilterThreads;
+  static constexpr uint32_t kRows = kTile.rows;
+  static constexpr uint32_t kStages = kTile.stages;
+  static constexpr uint32_t kPieces = kFilterPanelBytes / 16;
+  static constexpr uint32_t kWarpQueries = 64;
+  static constexpr uint32_t kSide = kThreads / 32 / (kFilterQueries / kWarpQueries);  // warps side by side
+  static constexpr uint32_t kWarpRows = kRows / kSide;
+  static constexpr uint32_t kStrips = kWarpQueries / 16;  // of queries that an instruction multiplies
+  static constexpr uint32_t kAcross = kWarpRows / 8;      // with so many rows
+  static constexpr uint32_t kGroups = kWarpRows / 32;     // of rows whose marks are one word
+  static constexpr uint32_t kLaneQueries = 2 * kStrips;
+  static constexpr uint32_t kStep = kThreads / kPieces;  // vectors of which all threads fetch a piece at once
+
+  struct Stage {
+    uint4 queries[kFilterQueries * kPieces];
+    uint4 rows[kRows * kPieces];
   };
-  const uint8_t* const from[4] = {row(rows.x), row(rows.y), row(rows.z), row(rows.w)};
-  const float* const to[4] = {query(queries.x), query(queries.y), query(queries.z), query(queries.w)};
-  const auto query_value = [&](uint32_t pair, uint32_t column) { return to[pair][column]; };
-  float sums[4];
-  const auto sum = [&]<int32_t kElement>() {
-    if (args.metric != ANN_METRIC_L2)
-      sum_float_pairs<kElement, true>(from, query_value, args.dim, sums);
-    else
-      sum_float_pairs<kElement, false>(from, query_value, args.dim, sums);
-  };
-  if (args.element == ANN_F32)
-    sum.template operator()<ANN_F32>();
-  else if (args.element == ANN_F16)
-    sum.template operator()<ANN_F16>();
-  else
-    sum.template operator()<ANN_BF16>();
-  return {sums[0], sums[1], sums[2], sums[3]};
-}
-
-/// Floats of many queries: tensor cores find the pairs that may be near enough, and only those are summed in the CPU's
-/// lanes and order. Their result is a bound that no distance lies below; the head of this file derives it.
-template <ExactTile kTileOfStep>
-struct FilteredSearch : TensorTile<float, kTileOfStep> {
-  using Tile = TensorTile<float, kTileOfStep>;
-  using Tile::args, Tile::kTile, Tile::kThreads, Tile::kPieces, Tile::kItems, Tile::kFetches;
-  using Tile::kLaneQueries, Tile::kLaneRows, Tile::kWarpSide, Tile::sources, Tile::query_begin, Tile::lane;
-  static constexpr uint32_t kPanelColumns = 4 * kPieces;
-  static constexpr uint32_t kPairs = kWarpSide * kWarpSide;  // of a warp
-
   struct Shared {
-    float4 pieces[2][kItems][kPieces];  // [buffer, queries then rows, four columns]
-    typename BoundedCandidates<kTile>::Shared candidates;
+    Stage stages[kStages];
+    float4 terms[kStages][kRows];    // of tiles that are under way
+    float4 queries[kFilterQueries];  // scale, share and room of each query
   };
 
-  // Pairs of a warp that may be near, query above row, until they are summed. Lists are sorted in this memory at
-  // other times.
-  using Pair = uint16_t;
-  static_assert(kThreads / 32 * kPairs * sizeof(Pair) <= sizeof(Shared::candidates.keys));
-
-  /// Of a metric, so that a pair may be near unless scale * q.x + row_term - query_share * length > room.
-  struct QueryTerms {
-    float share;
-    float room;
-  };
-  struct RowTerms {
-    float term;
-    float length;
-  };
-
+  const ExactArgs& args;
   Shared& shared;
-  BoundedCandidates<kTile> candidates;
-  float4 fetched[kFetches];  // as of read_four
-  float4 centre = {0, 0, 0, 0};
+  uint32_t lane = threadIdx.x % 32;
+  uint32_t query_begin = blockIdx.x * kFilterQueries;
+  uint32_t warp_query = threadIdx.x / 32 / kSide * kWarpQueries;
+  uint32_t warp_row = threadIdx.x / 32 % kSide * kWarpRows;
+  uint32_t begin = blockIdx.y * args.slice_rows;
+  uint32_t end = min(begin + args.slice_rows, args.row_count);
+  bool careful = args.care.is_careful();
+  uint32_t panels =
+      (careful ? 3 : 1) * args.panels;  // of both sides' halves, those of rows low, those of queries low
+  float sums[kStrips][kAcross][4] = {};
 
-  __device__ FilteredSearch(const ExactArgs& args, Shared& shared)
-      : Tile(args), shared(shared), candidates(args, shared.candidates) {}
+  __device__ void run() {
+    if (begin >= end) return;
+    if (threadIdx.x < kFilterQueries) shared.queries[threadIdx.x] = query_terms(query_begin + threadIdx.x);
+    const uint32_t steps = (end - begin + kRows - 1) / kRows * panels;
+    Place next{begin, 0, 0, 0};
+    for (uint32_t i = 0; i + 1 < kStages; ++i) fetch(next);
+    Place place{begin, 0, 0, 0};
+    for (uint32_t step = 0; step < steps; ++step) {
+      wait_copies<kStages - 2>();
+      __syncthreads();  // the panel is there, and the stage before it has been read by all
+      fetch(next);
+      multiply(shared.stages[place.stage]);
+      if (place.panel + 1 == panels) mark(place);
+      advance(place);
+    }
+    wait_copies<0>();
+  }
 
-  __device__ void run() { for_each_tile<kTile>(args, *this, candidates); }
+ private:
+  /// A panel of a tile, and where it and the tile's terms are in shared memory.
+  struct Place {
+    uint32_t row;
+    uint32_t panel;
+    uint32_t stage;
+    uint32_t tile;
+  };
 
-  __device__ void fetch(uint32_t row, uint32_t panel, uint32_t end) {
-    if (panel == 0) Tile::aim(row, end);
-    const uint32_t column = panel * kPanelColumns + threadIdx.x % kPieces * 4;
-    if (args.centre != nullptr) centre = *reinterpret_cast<const float4*>(args.centre + column);
+  __device__ void advance(Place& place) const {
+    place.stage = place.stage + 1 == kStages ? 0 : place.stage + 1;
+    if (++place.panel < panels) return;
+    place.panel = 0;
+    place.row += kRows;
+    place.tile = place.tile + 1 == kStages ? 0 : place.tile + 1;
+  }
+
+  /// A row's pieces stand side by side, in an order that changes with every row, so that the eight rows of a matrix are
+  /// in different banks.
+  static __device__ uint32_t at(uint32_t vector, uint32_t piece) {
+    return vector * kPieces + (piece ^ (vector % kPieces));
+  }
+
+  __device__ void fetch(Place& next) {
+    if (next.row < end) {
+      Stage& stage = shared.stages[next.stage];
+      const uint32_t piece = threadIdx.x % kPieces;
+      const uint32_t pass = (next.panel >= args.panels ? 1 : 0) + (next.panel >= 2 * args.panels ? 1 : 0);
+      const uint32_t byte = (next.panel - pass * args.panels) * kFilterPanelBytes + piece * 16;
+      const uint32_t query_byte = byte + (pass == 2 ? args.half_bytes : 0);
+      const uint32_t row_byte = byte + (pass == 1 ? args.half_bytes : 0);
+      const uint32_t first = threadIdx.x / kPieces;
 #pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      fetched[i] = {0, 0, 0, 0};
-      if (sources[i] == nullptr) continue;
-      if (Tile::item_of(i) < kTile.queries) {
-        if (column * 4 < args.query_stride)
-          fetched[i] = *reinterpret_cast<const float4*>(sources[i] + column * 4);
-      } else if (column * element_bytes(args.element) < args.row_stride) {
-        fetched[i] = read_four(args.element, sources[i], column);
+      for (uint32_t i = 0; i < kFilterQueries / kStep; ++i) {
+        const uint32_t query = query_begin + first + i * kStep;
+        const bool there = query < args.query_count;
+        copy_piece(&stage.queries[at(first + i * kStep, piece)],
+                   args.query_halves + uint64_t{there ? query : 0} * 2 * args.half_bytes + query_byte, there);
       }
+#pragma unroll
+      for (uint32_t i = 0; i < kRows / kStep; ++i) {
+        const uint32_t row = next.row + first + i * kStep;
+        const bool there = row < end;
+        copy_piece(&stage.rows[at(first + i * kStep, piece)],
+                   args.row_halves + uint64_t{there ? row : 0} * 2 * args.half_bytes + row_byte, there);
+      }
+      if (next.panel == 0 && threadIdx.x < kRows) {
+        const uint32_t row = next.row + threadIdx.x;
+        copy_piece(reinterpret_cast<uint4*>(&shared.terms[next.tile][threadIdx.x]),
+                   args.row_terms + (row < end ? row : 0), row < end);
+      }
+      advance(next);
     }
+    commit_copies();
   }
 
-  __device__ void deposit(uint32_t buffer) {
+  /// What is multiplied next is read before the products before it, which hide that.
+  __device__ void multiply(const Stage& stage) {
+    constexpr uint32_t kHalves = kPieces / 2;  // of 16 columns
+    constexpr uint32_t kPairs = kAcross / 2;
+    uint32_t left[2][kStrips][4];
+    uint32_t right[2][4];
+    read_left(stage, 0, left[0]);
+    read_right(stage, 0, 0, right[0]);
 #pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      const uint32_t item = Tile::item_of(i);
-      const float4 four = item < kTile.queries ? fetched[i] : unpacked(args.element, fetched[i]);
-      shared.pieces[buffer][item][threadIdx.x % kPieces] = {
-          round_to_tf32(__fsub_rn(four.x, centre.x)), round_to_tf32(__fsub_rn(four.y, centre.y)),
-          round_to_tf32(__fsub_rn(four.z, centre.z)), round_to_tf32(__fsub_rn(four.w, centre.w))};
-    }
-  }
-
-  __device__ void accumulate(uint32_t buffer) {
-    Tile::multiply_panel(shared.pieces[buffer],
-                         [](float(&sums)[4], const float(&left)[4], const float(&right)[2]) {
-                           multiply_tf32(sums, left, right);
-                         });
-  }
-
-  __device__ void finish(uint32_t tile_row, uint32_t end) {
-    RowTerms rows[kLaneRows];
+    for (uint32_t half = 0; half < kHalves; ++half) {
 #pragma unroll
-    for (uint32_t i = 0; i < kLaneRows; ++i) rows[i] = row_terms(tile_row + Tile::row_in_tile(i), end);
-    const float scale = args.metric == ANN_METRIC_L2 ? -2 : -1;
-    uint32_t near = 0;  // a bit a pair of this lane
+      for (uint32_t pair = 0; pair < kPairs; ++pair) {
+        const uint32_t number = half * kPairs + pair;
+        if (number + 1 < kHalves * kPairs)
+          read_right(stage, (number + 1) / kPairs, (number + 1) % kPairs, right[(number + 1) % 2]);
+        if (pair == 0 && half + 1 < kHalves) read_left(stage, half + 1, left[(half + 1) % 2]);
+        const uint32_t(&words)[4] = right[number % 2];
 #pragma unroll
-    for (uint32_t q = 0; q < kLaneQueries; ++q) {
-      const uint32_t query = query_begin + Tile::query_in_tile(q);
-      if (query < args.query_count) {
-        const QueryTerms terms = query_terms(query, candidates.bound(Tile::query_in_tile(q)));
-#pragma unroll
-        for (uint32_t i = 0; i < kLaneRows; ++i) {
-          const float excess = fmaf(scale, Tile::sum(q, i), rows[i].term) - terms.share * rows[i].length;
-          // Where something is no number, the pair may be near.
-          if (tile_row + Tile::row_in_tile(i) < end && !(excess > terms.room))
-            near |= 1u << (q * kLaneRows + i);
+        for (uint32_t strip = 0; strip < kStrips; ++strip) {
+          multiply_halves(sums[strip][2 * pair], left[half % 2][strip], {words[0], words[1]});
+          multiply_halves(sums[strip][2 * pair + 1], left[half % 2][strip], {words[2], words[3]});
         }
       }
-      Tile::clear(q);
     }
-    if (__any_sync(kAllLanes, near != 0)) consider_near(near, tile_row);
   }
 
-  /// As is_extreme says it, such lengths tell nothing.
-  static __device__ float length_or_nothing(float length) {
-    return length < kNormMin || length > kNormMax ? NAN : length;
+  __device__ void read_left(const Stage& stage, uint32_t half, uint32_t (&left)[kStrips][4]) const {
+#pragma unroll
+    for (uint32_t strip = 0; strip < kStrips; ++strip)
+      load_matrices(left[strip],
+                    &stage.queries[at(warp_query + 16 * strip + lane % 16, 2 * half + lane / 16)]);
   }
 
-  __device__ RowTerms row_terms(uint32_t row, uint32_t end) const {
-    if (row >= end) return {0, 0};
-    if (args.metric == ANN_METRIC_COSINE) return {0, length_or_nothing(args.norms[row])};
-    const float rounded = float_error(args.dim);
-    const float square = __uint_as_float(args.row_squares[row]);
-    if (args.metric == ANN_METRIC_INNER_PRODUCT) return {0, sqrtf(square) * (1 + rounded)};
-    return {square * (1 - rounded), sqrtf(square) * (1 + rounded)};
+  /// Twice eight rows.
+  __device__ void read_right(const Stage& stage, uint32_t half, uint32_t pair, uint32_t (&right)[4]) const {
+    load_matrices(right,
+                  &stage.rows[at(warp_row + 16 * pair + lane / 16 * 8 + lane % 8, 2 * half + lane / 8 % 2)]);
   }
 
-  __device__ QueryTerms query_terms(uint32_t query, uint32_t bound) const {
+  /// Marks the pairs of a tile that may be near, and clears its sums. Rows behind the last get any mark.
+  __device__ void mark(const Place& place) {
+    const float4* rows = shared.terms[place.tile] + warp_row;
+    float scale[kLaneQueries], share[kLaneQueries], room[kLaneQueries];
+#pragma unroll
+    for (uint32_t q = 0; q < kLaneQueries; ++q) {
+      const float4 query = shared.queries[warp_query + 8 * q + lane / 4];
+      scale[q] = query.x;
+      share[q] = query.y;
+      room[q] = query.z;
+    }
+#pragma unroll
+    for (uint32_t group = 0; group < kGroups; ++group) {
+      uint32_t marks[kLaneQueries] = {};
+#pragma unroll
+      for (uint32_t bit = 0; bit < 8; ++bit) {
+        const uint32_t across = group * 4 + bit / 2;
+        const float4 row = rows[8 * across + lane % 4 * 2 + bit % 2];
+#pragma unroll
+        for (uint32_t q = 0; q < kLaneQueries; ++q) {
+          float& sum = sums[q / 2][across][q % 2 * 2 + bit % 2];
+          const float excess = fmaf(-share[q], row.y, fmaf(scale[q], sum, row.x));
+          // Where something is no number, the pair may be near.
+          if (!(excess > room[q] * row.z)) marks[q] |= 1u << bit;
+          sum = 0;
+        }
+      }
+      write(marks, (place.row + warp_row) / 32 + group);
+    }
+  }
+
+  /// Joins the marks of four lanes to words, each of which lanes write for two of the queries.
+  __device__ void write(uint32_t (&marks)[kLaneQueries], uint32_t word) const {
+#pragma unroll
+    for (uint32_t q = 0; q < kLaneQueries; ++q) {
+      uint32_t joined = marks[q] << (lane % 4 * 8);
+      joined |= __shfl_xor_sync(kAllLanes, joined, 1);
+      joined |= __shfl_xor_sync(kAllLanes, joined, 2);
+      const uint32_t query = query_begin + warp_query + 8 * q + lane / 4;
+      if (lane % 4 == q % 4 && query < args.query_count)
+        args.marks[uint64_t{query} * args.mark_words + word] = joined;
+    }
+  }
+
+  /// A pair may be near unless scale * sum + row.term - share * row.length > room * row.scale.
+  __device__ float4 query_terms(uint32_t query) const {
+    if (query >= args.query_count) return {0, 0, 0, 0};
+    const uint32_t bound = args.bounds[query];
     const float farthest = bound == UINT32_MAX ? INFINITY : distance_of(Key{bound} << 32);
     const float rounded = float_error(args.dim);
     const float limit = farthest + fabsf(farthest) * rounded + kTiny;
-    const float wrong = tf32_error(args.dim);
+    const float wrong = product_error(args.dim, careful);
+    const float scale = args.query_scales[query];
     if (args.metric == ANN_METRIC_COSINE) {
       const float length = length_or_nothing(static_cast<float>(args.query_norms[query]));
-      return {(wrong + limit - 1 + rounded) * length, 0};
+      return {-scale, (wrong + limit - 1 + rounded) * length, 0, 0};
     }
     const float square = __uint_as_float(args.query_squares[query]);
     const float length = sqrtf(square) * (1 + rounded);
-    if (args.metric == ANN_METRIC_INNER_PRODUCT) return {wrong * length, limit};
-    return {2 * wrong * length, limit - square * (1 - rounded)};
-  }
-
-  /// Sums pairs that may be near, four at a time.
-  __device__ void consider_near(uint32_t near, uint32_t tile_row) {
-    Pair* pairs = reinterpret_cast<Pair*>(shared.candidates.keys) + threadIdx.x / 32 * kPairs;
-    const uint32_t count = list_pairs(near, pairs);
-    for (uint32_t first = 0; first < count; first += 4) {
-      const auto pair = [&](uint32_t i) { return pairs[min(first + i, count - 1)]; };
-      const auto row = [&](uint32_t i) { return tile_row + Tile::warp_row + pair(i) % kWarpSide; };
-      const auto query = [&](uint32_t i) { return query_begin + Tile::warp_query + pair(i) / kWarpSide; };
-      const float4 sums = sum_pairs(args, uint4{row(0), row(1), row(2), row(3)},
-                                    uint4{query(0), query(1), query(2), query(3)});
-      if (lane < 4 && first + lane < count) {
-        const float sum = lane == 0 ? sums.x : lane == 1 ? sums.y : lane == 2 ? sums.z : sums.w;
-        const uint32_t place = query(lane) - query_begin;
-        candidates.consider(place, args.first_row + row(lane),
-                            float_distance(args, sum, query(lane), row(lane)));
-      }
-    }
-    __syncwarp();
-  }
-
-  /// Writes the lanes' pairs one behind the other; returns how many they are.
-  __device__ uint32_t list_pairs(uint32_t near, Pair* pairs) const {
-    const uint32_t own = __popc(near);
-    uint32_t end = own;  // of this lane's
-    for (uint32_t step = 1; step < 32; step *= 2) {
-      const uint32_t before = __shfl_up_sync(kAllLanes, end, step);
-      if (lane >= step) end += before;
-    }
-    uint32_t to = end - own;
-    for (; near != 0; near &= near - 1) {
-      const uint32_t bit = __ffs(static_cast<int>(near)) - 1;
-      const uint32_t query = Tile::query_in_tile(bit / kLaneRows) - Tile::warp_query;
-      const uint32_t row = Tile::row_in_tile(bit % kLaneRows) - Tile::warp_row;
-      pairs[to++] = static_cast<Pair>(query * kWarpSide + row);
-    }
-    __syncwarp();
-    return __shfl_sync(kAllLanes, end, 31);
-  }
-};
-
-struct Centre;
-struct Squares;
-
-/// The arguments of two steps that share a kernel.
-struct MeasureSteps : MeasureArgs {
-  using Steps = StepList<Centre, Squares>;
-};
-
-/// The mean of some items spread over all of them, a thread a column. It need not be the mean of all: distances are the
-/// same about any point, and their bounds are the closer the nearer to the rows it lies.
-struct Centre {
-  static constexpr uint32_t kLanes = 1;
-  const MeasureArgs& args;
-
-  __device__ void run(uint64_t item) const {
-    const uint32_t column = static_cast<uint32_t>(item);
-    float sum = 0;
-    const uint32_t count = min(kCentreRows, args.count);
-    for (uint32_t i = 0; column < args.dim && i < count; ++i)
-      sum += float_of(args.element, args.items + uint64_t{i} * args.count / count * args.stride, column);
-    args.centre[column] = sum / static_cast<float>(count);
-  }
-
-  static __device__ float float_of(int32_t element, const uint8_t* row, uint32_t column) {
-    if (element == ANN_F32) return float_at<ANN_F32>(row, column);
-    return element == ANN_F16 ? float_at<ANN_F16>(row, column) : float_at<ANN_BF16>(row, column);
-  }
-};
-
-/// x.x of vectors, or of x - centre, a warp for each, which waits for memory whatever the element is.
-struct Squares {
-  static constexpr uint32_t kLanes = 32;
-  const MeasureArgs& args;
-  Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
-
-  __device__ void run(uint64_t item) const {
-    const uint8_t* vector = args.items + item * args.stride;
-    uint32_t sum =
-        is_float_element(args.element) ? __float_as_uint(add_floats(vector)) : add_integers(vector);
-    if (warp.thread_rank() == 0) args.squares[item] = sum;
-  }
-
-  __device__ uint32_t add_integers(const uint8_t* vector) const {
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(vector);
-    uint32_t sum = args.element == ANN_I8 ? add_up<true>(words) : add_up<false>(words);
-    for (uint32_t half = 16; half != 0; half /= 2) sum += warp.shfl_xor(sum, half);
-    return sum;
-  }
-
-  template <bool kSigned>
-  __device__ uint32_t add_up(const uint32_t* words) const {
-    uint32_t sum = 0;
-    for (uint32_t i = warp.thread_rank(); i < args.stride / 4; i += 32)
-      sum = add_products<kSigned>(words[i], words[i], sum);
-    return sum;
-  }
-
-  __device__ float add_floats(const uint8_t* vector) const {
-    float sum = 0;
-    for (uint32_t column = warp.thread_rank(); column < args.dim; column += 32) {
-      const float value = Centre::float_of(args.element, vector, column);
-      const float difference = args.centre != nullptr ? __fsub_rn(value, args.centre[column]) : value;
-      sum = fmaf(difference, difference, sum);
-    }
-    for (uint32_t half = 16; half != 0; half /= 2) sum += warp.shfl_xor(sum, half);
-    return sum;
+    if (args.metric == ANN_METRIC_INNER_PRODUCT) return {-scale, wrong * length, limit, 0};
+    return {-2 * scale, 2 * wrong * length, limit - square * (1 - rounded), 0};
   }
 };
 

@@ -2,9 +2,9 @@
 // pairs that give the CPU's bits.
 //
 //   FloatSearch      a warp sums 8 queries x 4 rows in the CPU's lanes (distance/lanes_cuda.h)
-//   TensorTile       a warp multiplies 32 queries x 32 rows on tensor cores; a piece is 16 bytes of a row or query
-//   IntegerSearch    the same of integers: |x - q|^2 = x.x + q.q - 2 x.q holds in 32 bits modulo 2^32, and the result is
-//                    below 2^31 for every legal dimension
+//   IntegerSearch    a warp multiplies 32 queries x 32 rows on tensor cores; a piece is 16 bytes of a row or query.
+//                    |x - q|^2 = x.x + q.q - 2 x.q holds in 32 bits modulo 2^32, and the result is below 2^31 for
+//                    every legal dimension
 //
 // The next panel is on its way into registers while one is summed.
 #pragma once
@@ -200,7 +200,7 @@ struct FloatSearch {
 };
 
 /// A tile on tensor cores: a warp multiplies 32 queries with 32 rows, a lane 16 bytes of each of some of them.
-template <class Sum, ExactTile kTileOfStep>
+template <ExactTile kTileOfStep>
 struct TensorTile {
   using Args = ExactArgs;
   static constexpr ExactTile kTile = kTileOfStep;
@@ -222,7 +222,7 @@ struct TensorTile {
   uint32_t warp_query = threadIdx.x / 32 % (kTile.queries / kWarpSide) * kWarpSide;
   uint32_t warp_row = threadIdx.x / 32 / (kTile.queries / kWarpSide) * kWarpSide;
   const uint8_t* sources[kFetches];  // vectors that this thread reads of, or null
-  Sum sums[kStrips][kAcross][4] = {};
+  int32_t sums[kStrips][kAcross][4] = {};
 
   __device__ explicit TensorTile(const ExactArgs& args) : args(args) {}
 
@@ -246,27 +246,28 @@ struct TensorTile {
 
   /// Products do not ask in which order columns come: a lane takes the columns of one piece, which lie together, and
   /// uses its words where the instruction expects others, of queries as of rows.
-  template <class Piece, class Multiply>
-  __device__ void multiply_panel(const Piece (&pieces)[kItems][kPieces], const Multiply& multiply) {
-    Piece queries[kStrips][2];
+  template <bool kSigned>
+  __device__ void multiply_panel(const uint4 (&pieces)[kItems][kPieces]) {
+    uint4 queries[kStrips][2];
 #pragma unroll
     for (uint32_t q = 0; q < kLaneQueries; ++q)
       queries[q / 2][q % 2] = pieces[warp_query + 8 * q + lane / 4][lane % 4];
 #pragma unroll
     for (uint32_t across = 0; across < kAcross; ++across) {
-      const Piece row = pieces[kTile.queries + warp_row + 8 * across + lane / 4][lane % 4];
+      const uint4 row = pieces[kTile.queries + warp_row + 8 * across + lane / 4][lane % 4];
 #pragma unroll
       for (uint32_t strip = 0; strip < kStrips; ++strip) {
-        const Piece& upper = queries[strip][0];
-        const Piece& lower = queries[strip][1];
-        multiply(sums[strip][across], {upper.x, lower.x, upper.y, lower.y}, {row.x, row.y});
-        multiply(sums[strip][across], {upper.z, lower.z, upper.w, lower.w}, {row.z, row.w});
+        const uint4& upper = queries[strip][0];
+        const uint4& lower = queries[strip][1];
+        int32_t(&four)[4] = sums[strip][across];
+        multiply_bytes<kSigned>(four, {upper.x, lower.x, upper.y, lower.y}, {row.x, row.y});
+        multiply_bytes<kSigned>(four, {upper.z, lower.z, upper.w, lower.w}, {row.z, row.w});
       }
     }
   }
 
   /// Of the lane's query `q` and row `i`.
-  __device__ Sum sum(uint32_t q, uint32_t i) const { return sums[q / 2][i / 2][q % 2 * 2 + i % 2]; }
+  __device__ int32_t sum(uint32_t q, uint32_t i) const { return sums[q / 2][i / 2][q % 2 * 2 + i % 2]; }
   __device__ uint32_t query_in_tile(uint32_t q) const { return warp_query + 8 * q + lane / 4; }
   __device__ uint32_t row_in_tile(uint32_t i) const { return warp_row + i / 2 * 8 + lane % 4 * 2 + i % 2; }
   __device__ void clear(uint32_t q) {
@@ -277,8 +278,8 @@ struct TensorTile {
 
 /// Sums of integers on tensor cores.
 template <bool kSigned, ExactTile kTileOfStep>
-struct IntegerSearch : TensorTile<int32_t, kTileOfStep> {
-  using Tile = TensorTile<int32_t, kTileOfStep>;
+struct IntegerSearch : TensorTile<kTileOfStep> {
+  using Tile = TensorTile<kTileOfStep>;
   using Tile::args, Tile::kTile, Tile::kThreads, Tile::kPieces, Tile::kItems, Tile::kFetches;
   using Tile::kLaneQueries, Tile::kLaneRows, Tile::sources, Tile::query_begin, Tile::sum, Tile::row_in_tile;
   static constexpr uint32_t kPanelColumns = 16 * kPieces;
@@ -316,10 +317,7 @@ struct IntegerSearch : TensorTile<int32_t, kTileOfStep> {
   }
 
   __device__ void accumulate(uint32_t buffer) {
-    Tile::multiply_panel(shared.pieces[buffer],
-                         [](int32_t(&sums)[4], const uint32_t(&left)[4], const uint32_t(&right)[2]) {
-                           multiply_bytes<kSigned>(sums, left, right);
-                         });
+    Tile::template multiply_panel<kSigned>(shared.pieces[buffer]);
   }
 
   /// The values of rows and queries are read before the first candidate is written, so that the

@@ -33,23 +33,21 @@
 //   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us
 //   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
-//   all rows            SIFT 2.7 ps a row (batches of 1,000: 3.4); up to 128 queries of floats by the factors of batches
+//   all rows            SIFT 2.7 ps a row (batches of 1,000: 3.4); up to 16 queries of floats by the factors of batches
 //                       of 10,000 before these were filtered, patches 58, texts 95; one query of SIFT, patches and texts
 //                       .85, .92 and .54 ms
 //   CAGRA, f32, one     patches 1.28 ms at .99, texts 4.75 ms at .999
 //
-// More queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 129, 1,000
-// and 10,000 random queries for k of 1, 10 and 100 over 15 sets of 10,000 to 1,000,000 rows of 16 to 960 columns (one
-// NVIDIA H100): of 135 times the middle four fifths lie within .81 and 1.14 of the model's, all within .60 and 1.44. Of
-// sets that the fit has not seen are, measured and counted, in ms:
+// More than 16 queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 17, 64,
+// 129, 300, 1,000 and 10,000 random queries for k of 1, 10, 100 and 1,000 over 12 sets of 10,000 to 1,000,000 rows of 16
+// to 960 columns (one NVIDIA H200): of 288 times the middle four fifths lie within .80 and 1.17 of the model's, all within
+// .54 and 1.51. Of sets that the fit has not seen are, measured and counted, in ms:
 //
-//                                                    k = 1        10           100
-//   words, 150,000 x 100 f16, 1,000                  1.50 1.61    1.98 1.95    2.74 2.30
-//                              300                    .83  .94    1.21 1.16    1.63 1.39
-//   patches, 60,000 x 192 f16, 1,000                              1.60 1.65    2.15 2.06
-//   gist, 30,000 x 960 f16, 500                                   2.11 2.10
-//
-// Beyond 100 answers nothing was measured; lists are taken to grow with k.
+//                                     k = 10                                           100
+//                                     32          300         1,000       10,000       1,000 queries
+//   60,000 x 192 f16, cosine        .28  .31    .35  .36    .52  .46   2.88 2.44    .86  .90
+//   500,000 x 128 f32, normal       .54  .62    .74  .81   1.19 1.28   8.45 8.97   1.59 1.80
+//   500,000 x 512 f32, of rank 64  1.16 1.15   1.56 1.71   2.76 3.09   20.7 24.2   3.44 4.11
 //
 // Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words
 // (codes of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32,
@@ -138,15 +136,25 @@ inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list
   return batch_time(step * edges, crowding * edges * (1.9 + 0.0098 * bytes), batch);
 }
 
-/// Every row compared where tensor cores filter the rows. A batch waits for the passes over all rows and for the bounds
-/// of its lists, which take a step for each tenfold k; a query takes its products, and the rows that pass.
+/// Every row compared where tensor cores filter the rows (search/exact_cuda.cu): for each batch the rows are rounded, in
+/// launches of more and more rows; every pair is multiplied, in tiles; and some of a query's pairs in each launch are
+/// summed, which few queries wait for.
 inline double filtered_time(double rows, double columns, const DeviceBatch& batch) {
+  constexpr double kBatch = 4096;
+  constexpr double kTileQueries = 128;
+  constexpr double kPanel = 64;  // columns
+  constexpr double kFirstMin = 64;
+  constexpr double kFirstMax = 2048;
   const double answers = std::max(batch.k, 1u);
-  const double tenfold = std::log10(answers);
-  const double start = 184'000 + tenfold * (101'000 + 757 * columns) + 0.0055 * rows * columns +
-                       323'000 * std::max(0.0, std::log10(rows / 10'000));
-  const double each = 0.0000426 * rows * columns + 0.00298 * rows + 68 + 167 * tenfold;
-  return start + batch.queries * each * std::max(1.0, answers / 100);
+  const double first = std::clamp(4 * answers, kFirstMin, kFirstMax);  // rows that are summed without asking
+  const double launches = std::max(1.0, std::log2(rows / first) / 2);
+  const double rounding = 48'000 * launches + rows * (0.158 + 0.00165 * columns);
+  const double pair = 0.000449 + 0.00000716 * kPanel * std::ceil(columns / kPanel);
+  const double summed = first + 3 * answers * launches;
+  const double waiting = (2460 + 13.7 * columns) / 32;
+  return std::ceil(batch.queries / kBatch) * rounding +
+         kTileQueries * std::ceil(batch.queries / kTileQueries) * rows * pair +
+         summed * (waiting + batch.queries * (0.168 + 0.000359 * columns));
 }
 
 /// Every row compared: at least read once.

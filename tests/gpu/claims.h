@@ -60,6 +60,7 @@ enum class Values {
   kFar,     // 2.5 times as far out as kNormal
   kOffset,  // a thousand beside the origin in every column, so that lengths are far beyond distances
   kTight,   // at sixteen places, where distances are less than tensor cores tell apart in floats
+  kNarrow,  // the same, less than they tell apart in halves, and not less than with what halves have lost
   kClusters,
   kGrid,  // few values: many equal distances
   kDuplicates,
@@ -90,6 +91,7 @@ struct Rows {
         if (values == Values::kFar) value *= 2.5f;
         if (values == Values::kOffset) value += 1000;
         if (values == Values::kTight) value = value * 1e-3f + centres[group * dim + column];
+        if (values == Values::kNarrow) value = value * 2e-2f + centres[group * dim + column];
         if (values == Values::kClusters) value = value * 0.7f + centres[group * dim + column];
         if (values == Values::kGrid) value = static_cast<float>(random() % 3);
         if (values == Values::kDuplicates) value = centres[row % 7 % 16 * dim + column];

@@ -218,7 +218,7 @@ void claim_k() {
 void claim_values() {
   const uint32_t n = quick ? 400 : 3000;
   for (const Values values : {Values::kGrid, Values::kEqual, Values::kZeros, Values::kTiny, Values::kHuge,
-                              Values::kDescending, Values::kOffset, Values::kTight}) {
+                              Values::kDescending, Values::kOffset, Values::kTight, Values::kNarrow}) {
     for (const uint32_t dim : {5u, 100u}) {
       if (quick && dim == 5) continue;
       for (const bool ids : {false, true}) {
@@ -284,7 +284,7 @@ void claim_many() {
   compare({.rows = 40'000, .queries = 9000, .dim = 8, .k = 3});
   compare({.rows = 150'000, .queries = 300, .dim = 1536, .k = 20});
   for (const int32_t metric : kMetrics) {
-    for (const Values values : {Values::kNormal, Values::kOffset, Values::kTight})
+    for (const Values values : {Values::kNormal, Values::kOffset, Values::kTight, Values::kNarrow})
       compare({.element = ANN_F16,
                .metric = metric,
                .rows = 60'000,
@@ -423,13 +423,15 @@ void times() {
   time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .k = 100});
   time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .k = 1000});
   time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .values = Values::kTight});
+  time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .values = Values::kNarrow});
   time_case({.element = ANN_F32, .rows = 1'000'000, .dim = 128, .k = 100});
 }
 
 /// Each kernel, and each width of a sort, at least once.
 void claim_handful() {
   for (const uint32_t q : {3u, 40u}) every_element_and_metric({.queries = q, .dim = 70});
-  compare({.rows = 1500, .queries = 70, .dim = 20, .k = 10, .values = Values::kTight});
+  for (const Values values : {Values::kTight, Values::kNarrow})
+    compare({.rows = 1500, .queries = 70, .dim = 20, .k = 10, .values = values});
   for (const uint32_t k : {200u, 600u, 1024u})
     compare({.rows = 1500, .queries = 10, .dim = 8, .k = k, .values = Values::kDescending});
   compare({.element = ANN_U8,
