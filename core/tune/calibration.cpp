@@ -546,15 +546,16 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& 
   row_queries.find_copies = drawn.have_copies;
   if (hides || !drawn.copies.empty()) row_queries.held_out = RowSet(memory, dataset.rows());
   for (const uint32_t row : drawn.copies) row_queries.held_out.insert(row);
+  shuffle(drawn, segment.seed, kSampleStream + 1, memory);
+  // Before edges go past them: what lies near a row is the same in a graph of its own and in a copy.
+  row_queries.copied = copy_as_queries(dataset, segment.graph, drawn.rows, segment.seed, execution);
   if (hides) {
     for (const uint32_t row : drawn.rows) row_queries.held_out.insert(row);
     row_queries.bypass =
         std::make_unique<BypassEdges>(segment.codes, *own, row_queries.held_out.words().data(), execution);
   }
-  shuffle(drawn, segment.seed, kSampleStream + 1, memory);
   row_queries.rows = std::move(drawn.rows);
   row_queries.kinds = std::move(drawn.kinds);
-  row_queries.copied = copy_as_queries(dataset, row_queries.rows, segment.seed, memory);
   return row_queries;
 }
 
@@ -949,7 +950,7 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint32_t most = given != 0 || rows / kHiddenShare >= kHiddenMin ? kSampleMax[0] : 2 * kSampleFew[0];
   const uint64_t count = std::min<uint64_t>(most, given != 0 ? given : rows / 4 + 1);
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
-  const uint64_t workspace = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
+  const uint64_t workspace = rows / 8 + 8192 * 4 + dim * 12ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
   // Where codes are floats exact search with bounds finds the true neighbours: ids, lists and codes of a group.
   const auto bounded_bytes = [&](uint64_t queries, uint32_t k) {

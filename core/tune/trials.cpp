@@ -73,7 +73,7 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   shuffle(drawn, segment.seed, kSampleStream + 1, memory);
   rows_ = std::move(drawn.rows);
   kinds_ = std::move(drawn.kinds);
-  copied_ = copy_as_queries(dataset_, rows_, segment.seed, memory);
+  copied_ = copy_as_queries(dataset_, segment.graph, rows_, segment.seed, execution);
   const uint32_t out = static_cast<uint32_t>(out_.size());
   RowSet held_out(memory, dataset_.rows());
   for (const uint32_t row : out_) held_out.insert(row);

@@ -734,6 +734,24 @@ TEST_CASE("where a device's recall rises in a step, its upper end is taken") {
   }
 }
 
+namespace {
+
+/// Groups of rows one after another, each row with edges to four of its group.
+SearchGraph ring_of_groups(uint32_t rows, uint32_t of_group) {
+  constexpr uint32_t kSteps[] = {1, 3, 9, 20};
+  SearchGraph graph;
+  graph.rows = rows;
+  graph.degree = std::size(kSteps);
+  graph.make_fixed({});
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < graph.degree; ++i)
+      graph.edges[row * graph.degree + i] = row - row % of_group + (row + kSteps[i]) % of_group;
+  }
+  return graph;
+}
+
+}  // namespace
+
 TEST_CASE("rows of floats that were rounded stand for queries that are not") {
   constexpr uint32_t kRows = 40, kDim = 7;
   std::vector<float> rows = made_floats(kRows, kDim, 5);
@@ -741,9 +759,10 @@ TEST_CASE("rows of floats that were rounded stand for queries that are not") {
   const Execution one;
   Array<uint32_t> numbers({}, kRows / 2);
   for (uint32_t i = 0; i < numbers.size(); ++i) numbers[i] = 2 * i;
+  const SearchGraph graph = ring_of_groups(kRows, kRows);
   for (const int32_t element : {ANN_F32, ANN_F16, ANN_BF16}) {
     const Dataset dataset(view_of_floats(rows, kDim), nullptr, ANN_METRIC_L2, element, false, one);
-    const Array<uint8_t> copied = copy_as_queries(dataset, numbers, 9, {});
+    const Array<uint8_t> copied = copy_as_queries(dataset, graph, numbers, 9, one);
     REQUIRE(query_element(element) == ANN_F32);
     REQUIRE(copied.size() == numbers.size() * kDim * sizeof(float));
     uint32_t moved = 0;
@@ -764,4 +783,60 @@ TEST_CASE("rows of floats that were rounded stand for queries that are not") {
     REQUIRE((element == ANN_F32 ? moved == 0 : moved > numbers.size() * kDim / 2));
   }
   REQUIRE((query_element(ANN_I8) == ANN_I8 && query_element(ANN_U8) == ANN_U8));
+}
+
+TEST_CASE(
+    "rows that were near before they were rounded stand for queries at the bounds between their places") {
+  constexpr uint32_t kOfGroup = 64, kRows = 20 * kOfGroup, kDim = 16;
+  const SearchGraph graph = ring_of_groups(kRows, kOfGroup);
+  Array<uint32_t> numbers({}, kRows);
+  for (uint32_t i = 0; i < kRows; ++i) numbers[i] = i;
+  for (const int32_t element : {ANN_F16, ANN_BF16}) {
+    // All values are from 1 to 2, where units are the same, and rows of a group a tenth of a unit apart.
+    const float unit = element == ANN_F16 ? 0x1p-10f : 0x1p-7f;
+    std::vector<float> rows = made_floats(kRows, kDim, 6);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto centre = static_cast<float>(random_below(1 << 20, 7, i / (kOfGroup * kDim), i % kDim));
+      rows[i] = 1.1f + 0.8f * centre * 0x1p-20f + 0.1f * unit * rows[i];
+    }
+    const Dataset dataset(view_of_floats(rows, kDim), nullptr, ANN_METRIC_L2, element, false, {});
+    const Array<uint8_t> copied = copy_as_queries(dataset, graph, numbers, 9, {});
+    REQUIRE(std::equal(copied.begin(), copied.end(),
+                       copy_as_queries(dataset, graph, numbers, 9, {{}, 3, nullptr}).begin()));
+    const auto* const moved = reinterpret_cast<const float*>(copied.data());
+    const auto stored = [&](uint32_t row, uint32_t column) {
+      return element_to_float(dataset.row(row), element, column);
+    };
+    // In units, from bounds that some of a group are beyond, and from values that all of a group have.
+    double were = 0, are = 0, are_alone = 0, farthest = 0;
+    uint32_t crossed = 0, alone = 0;
+    for (uint32_t row = 0; row < kRows; ++row) {
+      for (uint32_t j = 0; j < kDim; ++j) {
+        const float own = stored(row, j);
+        float bound = 0;
+        for (uint32_t i = 0; i < kOfGroup; ++i) {
+          const float other = stored(row - row % kOfGroup + i, j);
+          if (other != own) bound = (own + other) / 2;
+        }
+        const size_t at = size_t{row} * kDim + j;
+        const double from_own = std::fabs(moved[at] - own) / unit;
+        farthest = std::max(farthest, from_own);
+        if (bound != 0) {
+          were += std::fabs(rows[at] - bound) / unit;
+          are += std::fabs(moved[at] - bound) / unit;
+          ++crossed;
+        } else {
+          are_alone += from_own;
+          ++alone;
+        }
+      }
+    }
+    REQUIRE((crossed > kRows && alone > kRows));
+    CAPTURE(element, were / crossed, are / crossed, are_alone / alone);
+    REQUIRE(farthest < 0.501);
+    // Anywhere within their places they would be half a unit from bounds.
+    REQUIRE(were / crossed < 0.2);
+    REQUIRE((are > 0.75 * were && are < 1.33 * were));
+    REQUIRE((are_alone > 0.2 * alone && are_alone < 0.3 * alone));
+  }
 }
