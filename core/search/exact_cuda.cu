@@ -8,14 +8,14 @@
 //                slice      share of the rows of a launch that a block goes through for its queries
 //                list       of a query and a slice: the nearest rows found so far
 //
-// Integers, and few queries of floats. A block owns a tile's queries and a slice. It goes through the slice tile by tile,
+// Few queries. A block owns a tile's queries and a slice. It goes through the slice tile by tile,
 // the tile panel by panel (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the
 // query's list; a list that might overflow is sorted and cut to k, which also gives the new k-th best (exact_lists.cuh).
 // For rows in random order about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances
 // exists. A last launch merges a query's lists, one a slice.
 //
-// Many queries of floats. The first rows of all are summed as few queries are, and leave each query a bound. Then launches
-// of more and more rows follow, of four kernels each: the rows are rounded to halves (exact_halves.cuh), tensor cores
+// Many queries. The first rows of all are summed as for few queries, and leave each query a bound. Then launches of more
+// and more rows follow, of three kernels each: rows of floats are rounded to halves (exact_halves.cuh), tensor cores
 // tell by these how far apart a pair is at least, and mark the pairs that may be nearer than the bound
 // (exact_filter.cuh), and those are summed, which leaves a new bound (exact_near.cuh). A query has one list.
 //
@@ -23,10 +23,8 @@
 //
 // Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold of 3 to 4
 // instructions a thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G pairs/s at d = 960. 16 x 8
-// integer pairs cost d / 32 instructions of tensor cores, of halves d / 16: on paper 2.5 T pairs/s of halves at d = 128.
-// A call with few queries waits for the rows' transfer.
-// Bytes. A tile of 64 x 128 integers takes 192 bytes a column from the cache for 8,192 pairs; rows come from device
-// memory once for all queries that run at a time. Neither binds. Halves of a launch are written and read once.
+// integer pairs cost d / 32 instructions of tensor cores, of halves d / 16: on paper 2.5 T pairs/s of halves at d = 128,
+// and twice as many of integers. A call with few queries waits for the rows, their transfer included.
 
 #include <algorithm>
 #include <cmath>
@@ -48,7 +46,7 @@ constexpr uint32_t kBatchMax = 4096;                   // queries answered toget
 constexpr uint64_t kBatchColumns = uint64_t{1} << 24;  // of all queries of a batch
 constexpr uint64_t kLaunchRowsMin = 4096;
 
-// Of filtered floats. A launch has so many times the rows before it: as many answers of a query may be near in each.
+// Of many queries. A launch has so many times the rows before it: as many answers of a query may be near in each.
 constexpr uint64_t kFilterGrowth = 3;
 constexpr uint64_t kFilterRowsMin = 256;
 constexpr uint64_t kFilterMarkedShare = 64;  // of the pairs, beyond which it is careful
@@ -75,11 +73,11 @@ class Search {
         kept_(kept),
         is_integer_(!is_float_element(request.rows.element)),
         few_(request.query_count <= few_queries(!is_integer_)),
-        filtered_(!is_integer_ && !few_),
-        kernel_(choose_exact_kernel(request.rows.element, request.metric, few_)),
-        filter_(filtered_ ? choose_filter_kernel(request.device) : FilterKernel{}),
+        rounded_(!is_integer_ && !few_),
+        kernel_(choose_exact_kernel(request.rows.element, request.metric)),
+        filter_(few_ ? FilterKernel{} : choose_filter_kernel(request.device, request.rows.element)),
         squared_(is_integer_ && request.metric == ANN_METRIC_L2),
-        centred_(filtered_ && request.metric == ANN_METRIC_L2),
+        centred_(rounded_ && request.metric == ANN_METRIC_L2),
         cosine_(request.metric == ANN_METRIC_COSINE),
         row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),
         row_stride_(rows_there_ ? request.rows.stride : round_up(row_bytes_, kRowAlign)),
@@ -88,21 +86,21 @@ class Search {
         batch_(static_cast<uint32_t>(std::min<uint64_t>(
             request.query_count, std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
         half_(round_up_to_power(std::max(kept, kExactHalfMin))),
-        slices_(filtered_ ? 1 : pick_slices()),
-        half_bytes_(filtered_ ? exact_half_bytes(request.rows.dim) : 0),
-        filter_rows_(filtered_ ? exact_filter_rows(request.row_count, request.rows.dim, batch_) : 0),
+        slices_(few_ ? pick_slices() : 1),
+        half_bytes_(rounded_ ? exact_half_bytes(request.rows.dim) : 0),
+        filter_rows_(few_ ? 0 : exact_filter_rows(request.row_count, request.rows.dim, batch_)),
         mark_words_(filter_rows_ / 32),
         queries_(resident ? 0 : batch_ * query_stride_, stream),
         query_norms_(cosine_ && !resident ? batch_ : 0, stream),
-        query_squares_(squared_ || filtered_ ? batch_ : 0, stream),
+        query_squares_(squared_ || rounded_ ? batch_ : 0, stream),
         centre_(centred_ ? centre_columns() : 0, stream),
-        bounds_(filtered_ ? batch_ : 0, stream),
-        query_halves_(filtered_ ? 2 * batch_ * half_bytes_ : 0, stream),
-        query_scales_(filtered_ ? batch_ : 0, stream),
+        bounds_(few_ ? 0 : batch_, stream),
+        query_halves_(2 * batch_ * half_bytes_, stream),
+        query_scales_(rounded_ ? batch_ : 0, stream),
         row_halves_(2 * filter_rows_ * half_bytes_, stream),
         row_terms_(filter_rows_, stream),
         marks_(uint64_t{batch_} * mark_words_, stream),
-        marked_(filtered_ ? 1 : 0, stream),
+        marked_(few_ ? 0 : 1, stream),
         ids_(request.ids != nullptr && !rows_there_ ? request.row_count : 0, stream),
         removed_(request.removed.empty() || resident ? 0 : RowSet::word_count(request.row_count), stream),
         lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
@@ -190,7 +188,7 @@ class Search {
       point_to_queries(first_query, &args);
     else
       send_queries(first_query, &args);
-    if (filtered_) clear(query_count);
+    if (!few_) clear(query_count);
     fill(counts_.data(), 0, uint64_t{slices_} * query_count * sizeof(uint32_t), stream_,
          "clearing device memory");
 
@@ -199,11 +197,11 @@ class Search {
       send_rows(first_row, row_count);
       // The centre is that of the first rows.
       if (squared_ && first_row == 0) square(args.queries, query_count, query_stride_, query_squares_.data());
-      if (filtered_ && first_row == 0) round_queries(args);
-      if (filtered_)
-        filter(args, first_row, row_count, first_query);
-      else
+      if (rounded_ && first_row == 0) round_queries(args);
+      if (few_)
         compare(args, first_row, row_count, first_query);
+      else
+        filter(args, first_row, row_count, first_query);
     }
 
     merge_exact_lists(args, stream_);
@@ -310,6 +308,15 @@ class Search {
     find_exact_halves(args, stream_);
   }
 
+  /// Of rows of a chunk from `row` on.
+  void find_byte_terms(const ExactArgs& rows, uint64_t row) const {
+    MeasureArgs args = measured(rows.rows, rows.row_count, row_stride_, request_.rows.element);
+    args.squares = squared_ ? row_squares_.data() + row : nullptr;
+    args.terms = row_terms_.data();
+    args.norms = rows.norms;
+    find_exact_byte_terms(args, stream_);
+  }
+
   MeasureArgs halved(MeasureArgs args, const DeviceArray<uint8_t>& halves) const {
     args.centre = centre_.data();
     args.halves = halves.data();
@@ -331,7 +338,7 @@ class Search {
     }
   }
 
-  /// The same of filtered floats, from the first rows of all on, which are summed without asking.
+  /// The same of many queries, from the first rows of all on, which are summed without asking.
   void filter(const ExactArgs& args, uint64_t first_row, uint64_t row_count, uint64_t first_query) const {
     uint64_t row = 0;
     if (first_row == 0) {
@@ -390,8 +397,12 @@ class Search {
   void launch_filter(ExactArgs args, Care care, uint64_t first_row, uint64_t row, uint64_t row_count) const {
     point_to_rows(first_row, row, row_count, &args);
     args.care = care;
-    round_rows(args);
-    args.panels = static_cast<uint32_t>(half_bytes_ / kFilterPanelBytes);
+    if (rounded_)
+      round_rows(args);
+    else
+      find_byte_terms(args, row);
+    const uint64_t bytes = rounded_ ? half_bytes_ : row_stride_;
+    args.panels = static_cast<uint32_t>(ceil_div(bytes, kFilterPanelBytes));
     args.mark_words = static_cast<uint32_t>(round_up(row_count, uint64_t{filter_.tile_rows}) / 32);
     const uint64_t tiles = run_tiles(args);
     args.slice_rows = static_cast<uint32_t>(tiles * filter_.tile_rows);
@@ -423,8 +434,8 @@ class Search {
   bool rows_there_;  // rows, lengths and ids
   uint32_t kept_;    // results of a query that exist
   bool is_integer_;
-  bool few_;       // queries
-  bool filtered_;  // by tensor cores
+  bool few_;      // queries
+  bool rounded_;  // to halves: many, of floats
   ExactKernel kernel_;
   FilterKernel filter_;
   bool squared_;

@@ -21,19 +21,20 @@ inline constexpr uint32_t kExactMax = kDeviceExactMax;
 /// Half of a list has so many keys at least.
 inline constexpr uint32_t kExactHalfMin = 128;
 
-/// The tile that a block compares at once, of many queries.
+/// The tile that a block compares at once, of few queries.
 struct ExactTile {
   uint32_t threads;
   uint32_t queries;
   uint32_t rows;
 };
 inline constexpr ExactTile kExactFewFloats = {256, 8, 32};
-inline constexpr ExactTile kExactIntegers = {256, 64, 128};
-inline constexpr uint32_t kExactFewQueries = 16;   // of floats at most
-inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least
+inline constexpr ExactTile kExactFewIntegers = {128, 32, 128};
+inline constexpr uint32_t kExactFewQueries = 16;    // of floats at most
+inline constexpr uint32_t kExactFewOfIntegers = 8;  // and of integers
+inline constexpr uint32_t kExactTilesOfSlice = 4;   // at least
 
-/// Of many queries of floats, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are
-/// as many of what they have lost; and rows of a launch at most, a multiple of any tile's.
+/// Of many queries, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are as many of
+/// what they have lost; and rows of a launch at most, a multiple of any tile's.
 constexpr uint64_t exact_half_bytes(uint64_t dim) { return round_up(dim * 2, uint64_t{128}); }
 constexpr uint64_t exact_filter_rows(uint64_t rows, uint64_t dim, uint64_t queries) {
   constexpr uint64_t kTileRows = 256;

@@ -1,24 +1,25 @@
-// Exact search on the GPU: floats of many queries, filtered by tensor cores.
+// Exact search on the GPU: many queries, filtered by tensor cores.
 //
 // Products of halves (exact_halves.cuh) are no answers: they say how far apart a pair is at least, and pairs that this
 // does not put behind the k-th best are marked, and summed later in the CPU's lanes (exact_near.cuh). With u = 2^-11 a
 // rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x| of
 // the true one, the sum's rounding included (product_error). L2 is the same about any point, and a difference from the
 // centre of some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin
-// are as distinct as others. Where something is no number the pair is summed.
+// are as distinct as others. Where something is no number the pair is summed. Products of integers are exact, and so are
+// their sums; a pair's distance is taken from them in floats, with room for that.
 //
 // Rows in a few islands are all near by these products, each to those of its own. To sum a pair takes as long as to
 // multiply 100 to 200. So where more than a 64th of the pairs has been marked, those that follow are multiplied three
 // times: halves with halves, halves with what the others have lost, and that with halves, which have 21 bits together.
 //
 //   here         tile      128 queries x 256 rows, or 128 where shared memory is short
-//                panel     64 columns of a tile: 128 bytes of each of its vectors, in eight pieces
+//                panel     64 columns of a tile, of integers 128: 128 bytes of each of its vectors, in eight pieces
 //                stage     a panel on its way to shared memory or there; several are under way at once
 //                run       the tiles that a block goes through for its queries
 //                mark      a bit of a pair that may be near
 //
-// A warp has 64 x 64 sums, in 128 registers of a lane. For 16 columns it reads 4 KB of shared memory, which takes 32
-// cycles, and multiplies 65,536 pairs, which takes 48. A tile reads 384 vectors for 32,768 pairs: 1 byte of the cache
+// A warp has 64 x 64 sums, in 128 registers of a lane. For 16 columns of halves, or 32 of integers, it reads 4 KB of
+// shared memory, which takes 32 cycles, and multiplies 65,536 or 131,072 pairs, which takes 48. A tile reads 384 vectors for 32,768 pairs: 1 byte of the cache
 // for 43 multiplications, 128 x 128 pairs 1 for 32. A pair costs three more instructions and a comparison, the same for
 // every number of columns: at 128 columns two fifths of the multiplications' time.
 // Marks of 4,096 queries and 65,536 rows take 32 MB, whatever is near; lists of pairs overflow where all are.
@@ -34,7 +35,62 @@ __device__ inline uint32_t row_of_mark(uint32_t bit) { return bit % 8 / 2 * 8 + 
 
 constexpr float kTiny = 1e-34f;  // room for products too small for a float
 
-template <FilterTile kTile>
+/// Vectors of one side, as products take them.
+struct FilterVectors {
+  const uint8_t* first;  // [count, stride] bytes
+  uint32_t stride;
+  uint32_t bytes;  // of a vector, beyond which are zeros
+};
+
+/// Of floats. The passes of careful products are those of both sides' halves, those of rows' low parts, and those of
+/// queries'.
+struct HalfProducts {
+  using Sum = float;
+  static constexpr uint32_t kPassesMax = 3;
+
+  static __device__ bool is_careful(const ExactArgs& args) { return args.care.is_careful(); }
+  static __device__ FilterVectors queries(const ExactArgs& args, uint32_t pass) {
+    return {args.query_halves + (pass == 2 ? args.half_bytes : 0), 2 * args.half_bytes, args.half_bytes};
+  }
+  static __device__ FilterVectors rows(const ExactArgs& args, uint32_t pass) {
+    return {args.row_halves + (pass == 1 ? args.half_bytes : 0), 2 * args.half_bytes, args.half_bytes};
+  }
+  static __device__ void multiply(Sum (&sums)[4], const uint32_t (&left)[4], const uint32_t (&right)[2]) {
+    multiply_halves(sums, left, right);
+  }
+  static __device__ float scale(const ExactArgs& args, uint32_t query) { return args.query_scales[query]; }
+  static __device__ float square(const ExactArgs& args, uint32_t query) {
+    return __uint_as_float(args.query_squares[query]);
+  }
+  static __device__ float error(const ExactArgs& args, bool careful) {
+    return product_error(args.dim, careful);
+  }
+};
+
+/// Of integers, as they are.
+template <bool kSigned>
+struct ByteProducts {
+  using Sum = int32_t;
+  static constexpr uint32_t kPassesMax = 1;
+
+  static __device__ bool is_careful(const ExactArgs&) { return false; }
+  static __device__ FilterVectors queries(const ExactArgs& args, uint32_t) {
+    return {args.queries, args.query_stride, args.row_stride};
+  }
+  static __device__ FilterVectors rows(const ExactArgs& args, uint32_t) {
+    return {args.rows, args.row_stride, args.row_stride};
+  }
+  static __device__ void multiply(Sum (&sums)[4], const uint32_t (&left)[4], const uint32_t (&right)[2]) {
+    multiply_bytes<kSigned>(sums, left, right);
+  }
+  static __device__ float scale(const ExactArgs&, uint32_t) { return 1; }
+  static __device__ float square(const ExactArgs& args, uint32_t query) {
+    return args.metric == ANN_METRIC_L2 ? static_cast<float>(args.query_squares[query]) : 0;
+  }
+  static __device__ float error(const ExactArgs&, bool) { return 0; }
+};
+
+template <FilterTile kTile, class Products>
 struct NearFilter {
   using Args = ExactArgs;
   static constexpr uint32_t kThreads = kFilterThreads;
@@ -68,10 +124,9 @@ struct NearFilter {
   uint32_t warp_row = threadIdx.x / 32 % kSide * kWarpRows;
   uint32_t begin = blockIdx.y * args.slice_rows;
   uint32_t end = min(begin + args.slice_rows, args.row_count);
-  bool careful = args.care.is_careful();
-  uint32_t panels =
-      (careful ? 3 : 1) * args.panels;  // of both sides' halves, those of rows low, those of queries low
-  float sums[kStrips][kAcross][4] = {};
+  bool careful = Products::is_careful(args);
+  uint32_t panels = (careful ? Products::kPassesMax : 1) * args.panels;
+  typename Products::Sum sums[kStrips][kAcross][4] = {};
 
   __device__ void run() {
     if (begin >= end) return;
@@ -120,22 +175,22 @@ struct NearFilter {
       const uint32_t piece = threadIdx.x % kPieces;
       const uint32_t pass = (next.panel >= args.panels ? 1 : 0) + (next.panel >= 2 * args.panels ? 1 : 0);
       const uint32_t byte = (next.panel - pass * args.panels) * kFilterPanelBytes + piece * 16;
-      const uint32_t query_byte = byte + (pass == 2 ? args.half_bytes : 0);
-      const uint32_t row_byte = byte + (pass == 1 ? args.half_bytes : 0);
       const uint32_t first = threadIdx.x / kPieces;
+      const FilterVectors queries = Products::queries(args, pass);
 #pragma unroll
       for (uint32_t i = 0; i < kFilterQueries / kStep; ++i) {
         const uint32_t query = query_begin + first + i * kStep;
-        const bool there = query < args.query_count;
+        const bool there = query < args.query_count && byte < queries.bytes;
         copy_piece(&stage.queries[at(first + i * kStep, piece)],
-                   args.query_halves + uint64_t{there ? query : 0} * 2 * args.half_bytes + query_byte, there);
+                   queries.first + (there ? uint64_t{query} * queries.stride + byte : 0), there);
       }
+      const FilterVectors rows = Products::rows(args, pass);
 #pragma unroll
       for (uint32_t i = 0; i < kRows / kStep; ++i) {
         const uint32_t row = next.row + first + i * kStep;
-        const bool there = row < end;
+        const bool there = row < end && byte < rows.bytes;
         copy_piece(&stage.rows[at(first + i * kStep, piece)],
-                   args.row_halves + uint64_t{there ? row : 0} * 2 * args.half_bytes + row_byte, there);
+                   rows.first + (there ? uint64_t{row} * rows.stride + byte : 0), there);
       }
       if (next.panel == 0 && threadIdx.x < kRows) {
         const uint32_t row = next.row + threadIdx.x;
@@ -149,7 +204,7 @@ struct NearFilter {
 
   /// What is multiplied next is read before the products before it, which hide that.
   __device__ void multiply(const Stage& stage) {
-    constexpr uint32_t kHalves = kPieces / 2;  // of 16 columns
+    constexpr uint32_t kHalves = kPieces / 2;  // of 32 bytes
     constexpr uint32_t kPairs = kAcross / 2;
     uint32_t left[2][kStrips][4];
     uint32_t right[2][4];
@@ -166,8 +221,8 @@ struct NearFilter {
         const uint32_t(&words)[4] = right[number % 2];
 #pragma unroll
         for (uint32_t strip = 0; strip < kStrips; ++strip) {
-          multiply_halves(sums[strip][2 * pair], left[half % 2][strip], {words[0], words[1]});
-          multiply_halves(sums[strip][2 * pair + 1], left[half % 2][strip], {words[2], words[3]});
+          Products::multiply(sums[strip][2 * pair], left[half % 2][strip], {words[0], words[1]});
+          Products::multiply(sums[strip][2 * pair + 1], left[half % 2][strip], {words[2], words[3]});
         }
       }
     }
@@ -206,8 +261,8 @@ struct NearFilter {
         const float4 row = rows[8 * across + lane % 4 * 2 + bit % 2];
 #pragma unroll
         for (uint32_t q = 0; q < kLaneQueries; ++q) {
-          float& sum = sums[q / 2][across][q % 2 * 2 + bit % 2];
-          const float excess = fmaf(-share[q], row.y, fmaf(scale[q], sum, row.x));
+          typename Products::Sum& sum = sums[q / 2][across][q % 2 * 2 + bit % 2];
+          const float excess = fmaf(-share[q], row.y, fmaf(scale[q], static_cast<float>(sum), row.x));
           // Where something is no number, the pair may be near.
           if (!(excess > room[q] * row.z)) marks[q] |= 1u << bit;
           sum = 0;
@@ -237,13 +292,13 @@ struct NearFilter {
     const float farthest = bound == UINT32_MAX ? INFINITY : distance_of(Key{bound} << 32);
     const float rounded = float_error(args.dim);
     const float limit = farthest + fabsf(farthest) * rounded + kTiny;
-    const float wrong = product_error(args.dim, careful);
-    const float scale = args.query_scales[query];
+    const float wrong = Products::error(args, careful);
+    const float scale = Products::scale(args, query);
     if (args.metric == ANN_METRIC_COSINE) {
       const float length = length_or_nothing(static_cast<float>(args.query_norms[query]));
       return {-scale, (wrong + limit - 1 + rounded) * length, 0, 0};
     }
-    const float square = __uint_as_float(args.query_squares[query]);
+    const float square = Products::square(args, query);
     const float length = sqrtf(square) * (1 + rounded);
     if (args.metric == ANN_METRIC_INNER_PRODUCT) return {-scale, wrong * length, limit, 0};
     return {-2 * scale, 2 * wrong * length, limit - square * (1 - rounded), 0};

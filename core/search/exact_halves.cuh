@@ -1,4 +1,5 @@
-// Exact search on the GPU: vectors of floats as f16 about a centre, as tensor cores multiply them (exact_filter.cuh).
+// Exact search on the GPU: vectors of floats as f16 about a centre, as tensor cores multiply them (exact_filter.cuh), and
+// what else is measured of rows and queries.
 //
 //   here   scale    the power of two that brings a vector's length to between 8 and 16, so that none of its values
 //                   overflows, and those that are lost are below 2^-28 of it
@@ -37,13 +38,23 @@ __device__ inline float length_or_nothing(float length) {
   return length < kNormMin || length > kNormMax ? NAN : length;
 }
 
+/// Of a row: a term and the length, both scaled, and the scale. What is no number says that the pair may be near.
+__device__ inline float4 row_terms(const MeasureArgs& args, uint64_t row, float square, float scale) {
+  const float rounded = float_error(args.dim);
+  const float term = args.metric == ANN_METRIC_L2 ? square * (1 - rounded) : square * 0;
+  const float length =
+      args.metric == ANN_METRIC_COSINE ? length_or_nothing(args.norms[row]) : sqrtf(square) * (1 + rounded);
+  return {term * scale, length * scale, scale, 0};
+}
+
 struct Centre;
 struct Squares;
+struct ByteTerms;
 struct Halves;
 
 /// The arguments of steps that share a kernel.
 struct MeasureSteps : MeasureArgs {
-  using Steps = StepList<Centre, Squares, Halves>;
+  using Steps = StepList<Centre, Squares, ByteTerms, Halves>;
 };
 
 __device__ inline float float_of(int32_t element, const uint8_t* row, uint32_t column) {
@@ -90,6 +101,17 @@ struct Squares {
   }
 };
 
+/// The terms of a row of integers, whose products are exact.
+struct ByteTerms {
+  static constexpr uint32_t kLanes = 1;
+  const MeasureArgs& args;
+
+  __device__ void run(uint64_t item) const {
+    const float square = args.squares != nullptr ? static_cast<float>(args.squares[item]) : 0;
+    args.terms[item] = row_terms(args, item, square, 1);
+  }
+};
+
 /// A vector's halves and what goes with them, by a warp, which reads it twice: for its length, and near at hand.
 struct Halves {
   static constexpr uint32_t kLanes = 32;
@@ -126,7 +148,7 @@ struct Halves {
                                 bits_of(lost(four.z * scale, four.w * scale, second))};
     }
     if (warp.thread_rank() != 0) return;
-    if (args.terms != nullptr) args.terms[item] = terms_of(item, tells ? square : NAN, scale);
+    if (args.terms != nullptr) args.terms[item] = row_terms(args, item, tells ? square : NAN, scale);
     if (args.squares != nullptr) args.squares[item] = __float_as_uint(square);
     if (args.scales != nullptr) args.scales[item] = tells ? 1 / scale : NAN;
   }
@@ -143,15 +165,6 @@ struct Halves {
   static __device__ uint32_t bits_of(__half2 pair) { return *reinterpret_cast<const uint32_t*>(&pair); }
   static __device__ __half2 lost(float first, float second, __half2 halves) {
     return __floats2half2_rn(first - __low2float(halves), second - __high2float(halves));
-  }
-
-  /// Of a row: a term and the length, both scaled, and the scale. What is no number says that the pair may be near.
-  __device__ float4 terms_of(uint64_t row, float square, float scale) const {
-    const float rounded = float_error(args.dim);
-    const float term = args.metric == ANN_METRIC_L2 ? square * (1 - rounded) : square * 0;
-    const float length =
-        args.metric == ANN_METRIC_COSINE ? length_or_nothing(args.norms[row]) : sqrtf(square) * (1 + rounded);
-    return {term * scale, length * scale, scale, 0};
   }
 };
 

@@ -6,9 +6,6 @@ namespace gannet::cuda {
 namespace exact_search {
 namespace {
 
-// Of few queries, which would leave a tall tile empty, one warp compares 8 with 4 rows of floats.
-constexpr ExactTile kFewIntegers{.threads = 128, .queries = 32, .rows = 128};
-
 template <class Step>
 __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ typename Step::Args args) {
   __shared__ typename Step::Shared shared;
@@ -22,11 +19,18 @@ __global__ void __launch_bounds__(Step::kThreads, 1)
   Step{args, *reinterpret_cast<typename Step::Shared*>(memory)}.run();
 }
 
-template <FilterTile kTile>
+template <FilterTile kTile, class Products>
 FilterKernel filter(uint64_t multiprocessors) {
-  using Step = NearFilter<kTile>;
+  using Step = NearFilter<kTile, Products>;
   allow_shared(filter_kernel<Step>, sizeof(typename Step::Shared));
   return {filter_kernel<Step>, kTile.rows, sizeof(typename Step::Shared), multiprocessors};
+}
+
+template <FilterTile kTile>
+FilterKernel filter_of(int32_t element, uint64_t multiprocessors) {
+  if (element == ANN_U8) return filter<kTile, ByteProducts<false>>(multiprocessors);
+  if (element == ANN_I8) return filter<kTile, ByteProducts<true>>(multiprocessors);
+  return filter<kTile, HalfProducts>(multiprocessors);
 }
 
 template <class Step>
@@ -43,31 +47,29 @@ ExactKernel integers() {
 
 using namespace exact_search;
 
-ExactKernel choose_exact_kernel(int32_t element, int32_t metric, bool few) {
-  if (is_float_element(element))
-    return metric == ANN_METRIC_L2 ? floats<FloatSearch<false, kExactFewFloats>>()
-                                   : floats<FloatSearch<true, kExactFewFloats>>();
-  if (element == ANN_I8)
-    return few ? integers<IntegerSearch<true, kFewIntegers>>()
-               : integers<IntegerSearch<true, kExactIntegers>>();
-  return few ? integers<IntegerSearch<false, kFewIntegers>>()
-             : integers<IntegerSearch<false, kExactIntegers>>();
+ExactKernel choose_exact_kernel(int32_t element, int32_t metric) {
+  if (element == ANN_U8) return integers<IntegerSearch<false, kExactFewIntegers>>();
+  if (element == ANN_I8) return integers<IntegerSearch<true, kExactFewIntegers>>();
+  return metric == ANN_METRIC_L2 ? floats<FloatSearch<false, kExactFewFloats>>()
+                                 : floats<FloatSearch<true, kExactFewFloats>>();
 }
 
-FilterKernel choose_filter_kernel(int32_t device) {
+FilterKernel choose_filter_kernel(int32_t device, int32_t element) {
   int most = 0;
   check(runtime().attribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "asking for shared memory of a block");
   int count = 0;
   check(runtime().attribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
   const auto multiprocessors = static_cast<uint64_t>(count);
-  using Wide = NearFilter<kWideFilter>;
-  return static_cast<size_t>(most) >= sizeof(Wide::Shared) ? filter<kWideFilter>(multiprocessors)
-                                                           : filter<kNarrowFilter>(multiprocessors);
+  using Wide = NearFilter<kWideFilter, HalfProducts>;
+  const bool is_wide = static_cast<size_t>(most) >= sizeof(Wide::Shared);
+  return is_wide ? filter_of<kWideFilter>(element, multiprocessors)
+                 : filter_of<kNarrowFilter>(element, multiprocessors);
 }
 
 void sum_marked_pairs(const ExactArgs& args, const Stream& stream) {
-  launch("sum_marked_pairs", kernel<NearSums>, args.query_count, NearSums::kThreads, stream, args);
+  const auto sums = is_float_element(args.element) ? kernel<NearSums<false>> : kernel<NearSums<true>>;
+  launch("sum_marked_pairs", sums, args.query_count, kMergeThreads, stream, args);
 }
 
 void merge_exact_lists(const ExactArgs& args, const Stream& stream) {
@@ -80,6 +82,10 @@ void find_exact_centre(const MeasureArgs& args, const Stream& stream) {
 
 void find_exact_squares(const MeasureArgs& args, const Stream& stream) {
   launch_items<Squares>("squares", args.count, MeasureSteps{args}, stream);
+}
+
+void find_exact_byte_terms(const MeasureArgs& args, const Stream& stream) {
+  launch_items<ByteTerms>("byte_terms", args.count, MeasureSteps{args}, stream);
 }
 
 void find_exact_halves(const MeasureArgs& args, const Stream& stream) {

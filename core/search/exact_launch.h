@@ -21,12 +21,11 @@ struct Care {
 
 /// The arguments of a search kernel: a batch of queries and the rows of one launch.
 struct ExactArgs {
-  const uint8_t* rows;          // [row_count, row_stride] bytes
-  const uint8_t* queries;       // [query_count, query_stride] bytes
-  const uint32_t* row_squares;  // [row_count] x.x, for L2 of integers
-  const uint32_t*
-      query_squares;  // [query_count] q.q, likewise; of filtered floats the bits of |q - centre|^2
-  // Of filtered floats, as exact_halves.cuh has them; null for others:
+  const uint8_t* rows;            // [row_count, row_stride] bytes
+  const uint8_t* queries;         // [query_count, query_stride] bytes
+  const uint32_t* row_squares;    // [row_count] x.x, for L2 of integers
+  const uint32_t* query_squares;  // [query_count] q.q, likewise; of many floats the bits of |q - centre|^2
+  // Of many queries, as exact_halves.cuh has them; null for few. Halves and scales are of floats alone:
   const uint8_t* row_halves;    // [row_count, 2, half_bytes], low parts behind the others
   const float4* row_terms;      // [row_count] term, length, scale
   const uint8_t* query_halves;  // [query_count, 2, half_bytes] likewise
@@ -67,13 +66,13 @@ struct ExactKernel {
   uint64_t launch_work;  // pairs x columns of a launch, for some 10 to 20 ms on a large device
 };
 
-/// The kernel for integers, `few` queries of them as few_queries() says or many, and for few queries of floats.
-ExactKernel choose_exact_kernel(int32_t element, int32_t metric, bool few);
+/// The kernel for few queries, as few_queries() says, and for the first rows of many.
+ExactKernel choose_exact_kernel(int32_t element, int32_t metric);
 
 /// How many queries are few.
-constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueries : 8; }
+constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueries : kExactFewOfIntegers; }
 
-/// The tile of many queries of floats, as wide as the shared memory of the device allows.
+/// The tile of many queries, as wide as the shared memory of the device allows.
 struct FilterTile {
   uint32_t rows;
   uint32_t stages;
@@ -90,7 +89,7 @@ struct FilterKernel {
   size_t shared_bytes;  // dynamic, already allowed
   uint64_t multiprocessors;
 };
-FilterKernel choose_filter_kernel(int32_t device);
+FilterKernel choose_filter_kernel(int32_t device, int32_t element);
 
 /// Sums the pairs that the filter has marked, and keeps the nearest rows of each query.
 void sum_marked_pairs(const ExactArgs& args, const Stream& stream);
@@ -122,6 +121,9 @@ void find_exact_centre(const MeasureArgs& args, const Stream& stream);
 
 /// Writes x.x of each item of integers.
 void find_exact_squares(const MeasureArgs& args, const Stream& stream);
+
+/// Writes the terms of each row of integers, whose squares, for L2, are given.
+void find_exact_byte_terms(const MeasureArgs& args, const Stream& stream);
 
 /// Writes the halves of each item of floats, and of rows their terms, of queries squares and scales.
 void find_exact_halves(const MeasureArgs& args, const Stream& stream);

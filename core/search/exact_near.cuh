@@ -5,7 +5,7 @@
 //   queue    the marked rows of a piece, or of an eighth where they are many, in shared memory
 //   list     of a query: the k nearest rows so far, ascending, in device memory between launches
 //
-// A block has a query. Rows that are no answers are dropped where they are queued; the others are summed by a warp four
+// A block has a query. Integers are summed once more: the filter keeps no sums. Rows that are no answers are dropped where they are queued; the others are summed by a warp four
 // at a time, whose reads are under way together. Of random rows some 7 k ln(n / k) are summed for a query: 600 of
 // 1,000,000 for ten answers.
 #pragma once
@@ -16,6 +16,7 @@
 namespace gannet::cuda {
 namespace exact_search {
 
+template <bool kIsInteger>
 struct NearSums {
   using Args = ExactArgs;
   static constexpr uint32_t kThreads = kMergeThreads;
@@ -151,15 +152,19 @@ struct NearSums {
   __device__ void sum_four(uint32_t first_row, uint32_t first, uint32_t queued) {
     if (first >= queued) return;
     const auto row = [&](uint32_t i) { return first_row + shared.queue[min(first + i, queued - 1)]; };
-    const float4 sums = sum_rows({row(0), row(1), row(2), row(3)});
+    const uint4 rows = {row(0), row(1), row(2), row(3)};
+    const float4 distances = kIsInteger ? distances_of_bytes(rows) : distances_of_floats(rows);
     if (lane >= kPairs || first + lane >= queued) return;
-    const float sum = lane == 0 ? sums.x : lane == 1 ? sums.y : lane == 2 ? sums.z : sums.w;
-    const Key key = make_key(float_distance(args, sum, query, row(lane)), args.first_row + row(lane));
+    const float distance = lane == 0   ? distances.x
+                           : lane == 1 ? distances.y
+                           : lane == 2 ? distances.z
+                                       : distances.w;
+    const Key key = make_key(distance, args.first_row + row(lane));
     if (Nearer{args.ids}(key, worst)) shared.keys[atomicAdd(&shared.count, 1)] = key;
   }
 
-  /// Every lane gets all.
-  __device__ float4 sum_rows(const uint4& rows) const {
+  // Every lane gets all.
+  __device__ float4 distances_of_floats(const uint4& rows) const {
     const auto row = [&](uint32_t number) { return args.rows + uint64_t{number} * args.row_stride; };
     const float* values = reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride);
     const uint8_t* const from[kPairs] = {row(rows.x), row(rows.y), row(rows.z), row(rows.w)};
@@ -177,7 +182,32 @@ struct NearSums {
       sum.template operator()<ANN_F16>();
     else
       sum.template operator()<ANN_BF16>();
-    return {sums[0], sums[1], sums[2], sums[3]};
+    return {float_distance(args, sums[0], query, rows.x), float_distance(args, sums[1], query, rows.y),
+            float_distance(args, sums[2], query, rows.z), float_distance(args, sums[3], query, rows.w)};
+  }
+
+  __device__ float4 distances_of_bytes(const uint4& rows) const {
+    return args.element == ANN_I8 ? distances_by_words<true>(rows) : distances_by_words<false>(rows);
+  }
+
+  template <bool kSigned>
+  __device__ float4 distances_by_words(const uint4& rows) const {
+    const auto words = [&](uint32_t number) {
+      return reinterpret_cast<const uint32_t*>(args.rows + uint64_t{number} * args.row_stride);
+    };
+    const uint32_t* values =
+        reinterpret_cast<const uint32_t*>(args.queries + uint64_t{query} * args.query_stride);
+    const uint32_t* const from[kPairs] = {words(rows.x), words(rows.y), words(rows.z), words(rows.w)};
+    uint32_t sums[kPairs] = {};
+    for (uint32_t word = lane; word < args.row_stride / 4; word += 32) {
+      const uint32_t value = values[word];
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i) sums[i] = add_products<kSigned>(from[i][word], value, sums[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kPairs; ++i) sums[i] = __reduce_add_sync(kAllLanes, sums[i]);
+    return {byte_distance(args, sums[0], query, rows.x), byte_distance(args, sums[1], query, rows.y),
+            byte_distance(args, sums[2], query, rows.z), byte_distance(args, sums[3], query, rows.w)};
   }
 
   /// Sorts the keys and cuts them to k. All threads.

@@ -92,6 +92,15 @@ __device__ inline float float_distance(const ExactArgs& args, float sum, uint32_
       query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
 }
 
+/// The same of integers: a sum of products.
+__device__ inline float byte_distance(const ExactArgs& args, uint32_t sum, uint32_t query, uint32_t row) {
+  if (args.metric == ANN_METRIC_L2)
+    return static_cast<float>(args.row_squares[row] + args.query_squares[query] - 2 * sum);
+  const bool by_cosine = args.metric == ANN_METRIC_COSINE;
+  return to_distance(static_cast<float>(static_cast<int32_t>(sum)), args.metric,
+                     by_cosine ? args.query_norms[query] : 0, by_cosine ? args.norms[row] : 0);
+}
+
 /// Sums of floats, in the CPU's lanes and order. Rows of every float element: only their reads and
 /// unpacking test the type, a branch for 64 multiplications and more.
 template <bool kDot, ExactTile kTileOfStep>

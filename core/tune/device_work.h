@@ -33,9 +33,6 @@
 //   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us
 //   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
-//   all rows            SIFT 2.7 ps a row (batches of 1,000: 3.4); up to 16 queries of floats by the factors of batches
-//                       of 10,000 before these were filtered, patches 58, texts 95; one query of SIFT, patches and texts
-//                       .85, .92 and .54 ms
 //   CAGRA, f32, one     patches 1.28 ms at .99, texts 4.75 ms at .999
 //
 // More than 16 queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 17, 64,
@@ -48,6 +45,14 @@
 //   60,000 x 192 f16, cosine        .28  .31    .35  .36    .52  .46   2.88 2.44    .86  .90
 //   500,000 x 128 f32, normal       .54  .62    .74  .81   1.19 1.28   8.45 8.97   1.59 1.80
 //   500,000 x 512 f32, of rank 64  1.16 1.15   1.56 1.71   2.76 3.09   20.7 24.2   3.44 4.11
+//
+// More than 8 queries of integers likewise, by 9, 64, 129, 1,000 and 10,000 queries of five sets of 30,000 to 1,000,000 rows
+// of 32 to 960 columns: of 100 times the middle four fifths lie within .83 and 1.17, all within .60 and 1.68. Few queries,
+// in us, measured and counted for 1 and for 16 queries (of integers 8), k = 10:
+//
+//   500,000 x 128 f32    355 393     624  707        1,000,000 x 128 u8    399 413     427 413
+//   1,000,000 x 16       464 438     782  796        300,000 x 512         276 291     289 291
+//   100,000 x 960        355 343     597  606        100,000 x 128         166 163     177 163
 //
 // Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words
 // (codes of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32,
@@ -136,38 +141,60 @@ inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list
   return batch_time(step * edges, crowding * edges * (1.9 + 0.0098 * bytes), batch);
 }
 
-/// Every row compared where tensor cores filter the rows (search/exact_cuda.cu): for each batch the rows are rounded, in
-/// launches of more and more rows; every pair is multiplied, in tiles; and some of a query's pairs in each launch are
-/// summed, which few queries wait for.
-inline double filtered_time(double rows, double columns, const DeviceBatch& batch) {
+/// What every row compared takes where tensor cores filter the rows (search/exact_cuda.cu), in ns.
+struct FilterFactors {
+  double launch;      // of a batch
+  double row;         // of a batch that is measured and rounded,
+  double row_column;  // and each of its columns
+  double pair;        // that is multiplied and looked at,
+  double pair_column;
+  double panel;  // columns that are multiplied together
+  double wait;   // of few queries for a pair that is summed,
+  double wait_column;
+  double sum;  // and of many
+  double sum_column;
+};
+inline constexpr FilterFactors kFilterOfFloats = {48'000, 0.158, 0.00165, 0.000449, 0.00000716,
+                                                  64,     77,    0.43,    0.168,    0.000359};
+inline constexpr FilterFactors kFilterOfIntegers = {54'600, 0.0584, 0,     0.000545, 0.00000329,
+                                                    128,    197,    0.145, 0.232,    0.000097};
+
+/// For each batch the rows are rounded, in launches of more and more rows; every pair is multiplied, in tiles; and some of
+/// a query's pairs in each launch are summed, which few queries wait for.
+inline double filtered_time(const FilterFactors& factors, double rows, double columns,
+                            const DeviceBatch& batch) {
   constexpr double kBatch = 4096;
   constexpr double kTileQueries = 128;
-  constexpr double kPanel = 64;  // columns
   constexpr double kFirstMin = 64;
   constexpr double kFirstMax = 2048;
   const double answers = std::max(batch.k, 1u);
   const double first = std::clamp(4 * answers, kFirstMin, kFirstMax);  // rows that are summed without asking
   const double launches = std::max(1.0, std::log2(rows / first) / 2);
-  const double rounding = 48'000 * launches + rows * (0.158 + 0.00165 * columns);
-  const double pair = 0.000449 + 0.00000716 * kPanel * std::ceil(columns / kPanel);
+  const double rounding = factors.launch * launches + rows * (factors.row + factors.row_column * columns);
+  const double multiplied = factors.panel * std::ceil(columns / factors.panel);
   const double summed = first + 3 * answers * launches;
-  const double waiting = (2460 + 13.7 * columns) / 32;
   return std::ceil(batch.queries / kBatch) * rounding +
-         kTileQueries * std::ceil(batch.queries / kTileQueries) * rows * pair +
-         summed * (waiting + batch.queries * (0.168 + 0.000359 * columns));
+         kTileQueries * std::ceil(batch.queries / kTileQueries) * rows *
+             (factors.pair + factors.pair_column * multiplied) +
+         summed * (factors.wait + factors.wait_column * columns +
+                   batch.queries * (factors.sum + factors.sum_column * columns));
 }
 
-/// Every row compared: at least read once.
+/// Every row compared.
 inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
-  constexpr double kStart = 450'000;
   const double rows = dataset.rows();
   const double columns = dataset.dim();
-  const double read = rows * static_cast<double>(dataset.view().stride) / 1500;
-  const bool floats = is_float_element(dataset.element());
-  if (floats && batch.queries > cuda::kExactFewQueries) return filtered_time(rows, columns, batch);
-  const double row = floats ? 0.02 + 0.0002 * columns : 0.001 + 0.000016 * columns;
-  const double lists = batch.k > 32 ? 1 + batch.k / 128.0 : 1;
-  return kStart + batch_time(read, rows * row * lists, batch);
+  const double answers = batch.k;
+  if (is_float_element(dataset.element())) {
+    constexpr double kTileQueries = 8;
+    if (batch.queries > cuda::kExactFewQueries) return filtered_time(kFilterOfFloats, rows, columns, batch);
+    return 90'000 + std::ceil(batch.queries / kTileQueries) * rows * (0.31 + 0.0023 * columns) +
+           80 * batch.queries * answers;
+  }
+  constexpr double kRowsOfLists = 200'000;  // that give the lists of all slices half of their candidates
+  if (batch.queries > cuda::kExactFewOfIntegers)
+    return filtered_time(kFilterOfIntegers, rows, columns, batch);
+  return 130'000 + rows * (0.19 + 0.0006 * columns) + 2000 * answers * rows / (rows + kRowsOfLists);
 }
 
 }  // namespace gannet
