@@ -88,6 +88,9 @@ if [ $promise = ON ]; then
   run "questions to the monitor" env GANNET_BACKEND=cuda "$build/tests/fault/fault_cancel"
   run "recall as promised" "$build/tests/recall/promise_check" --device cuda --rows "${PROMISE_ROWS:-1000000}" \
     --queries 10000 --batches 1,100,1000,10000
+  run "recall of few rows as promised" "$build/tests/recall/promise_check" --device cuda --rows 2500 --queries 4000
+  run "recall of few rounded rows" "$build/tests/recall/promise_check" --device cuda --rows 2500 --queries 4000 \
+    --elements f16,bf16,i8
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of exact search" "$build/gpu/exact_cuda_test" time
