@@ -87,7 +87,8 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"corners", static_cast<int32_t>(Law::kCorners)},
                      {"shells", static_cast<int32_t>(Law::kShells)},
                      {"scales", static_cast<int32_t>(Law::kScales)},
-                     {"one_vector", static_cast<int32_t>(Law::kOneVector)}};
+                     {"one_vector", static_cast<int32_t>(Law::kOneVector)},
+                     {"relu", static_cast<int32_t>(Law::kRelu)}};
 const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
                         {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},

@@ -249,6 +249,9 @@ void MadeRows::change_clustered(Part part, uint64_t row, float* out) const {
     case Law::kCorners:
       for (uint32_t j = 0; j < dim; ++j) out[j] = out[j] < 0 ? -1.0f : 1.0f;
       break;
+    case Law::kRelu:
+      for (uint32_t j = 0; j < dim; ++j) out[j] = std::max(0.0f, out[j] - 1);
+      break;
     default:
       break;  // clusters as they are
   }

@@ -20,6 +20,7 @@
 //   one_vector  as in clusters, but for half of the rows, which are one vector
 //   one_hot     one column of 1 and noise on all
 //   corners     the signs of rows as in clusters
+//   relu        their positive parts, less 1, as a layer of a neural network gives them
 //   grown       a real set made larger: see GrownRows
 //
 // Queries are further rows of the same law, or, out of distribution, of clusters that share neither
@@ -56,7 +57,8 @@ enum class Law {
   kCorners,
   kShells,
   kScales,
-  kOneVector
+  kOneVector,
+  kRelu
 };
 enum class Part { kRows, kQueries, kForeignQueries };
 

@@ -109,6 +109,7 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("shells", Law::kShells, 24, 1);
   add("scales", Law::kScales, 40, 1).made.clusters = std::max(2u, std::min(many, 1000u));
   add("one_vector", Law::kOneVector, 48, 12);
+  add("relu", Law::kRelu, 96, 24).made.clusters = 1;
   add("uniform", Law::kUniform, 12, 12);
   add("uniform_64", Law::kUniform, 64, 64);
   // Many columns, which codes of walks are a projection of where rows have few dimensions.
