@@ -879,7 +879,8 @@ typedef struct ann_search_params {
                         On a CUDA device two lists have calibrations of their own; recalls that they do
                         not reach go by a beam that the first search which needs one measures there, in
                         20 to 250 ms. Where it cannot, for k above 1,000, without `calibration` for fewer
-                        than 10,000 rows or where device memory is short, the beam is that of the CPU.
+                        than 10,000 rows or where device memory is short, the beam is that of the CPU;
+                        AUTO compares every row where rows are so few.
                         Where that is above 1,984, or by AUTO the target has not been reached either,
                         every row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam above
                         1,984). */

@@ -213,17 +213,22 @@ struct Chooser {
     }
   }
 
-  /// One list on a device, where its own curves reach the recall. The CPU's do not stand for them: walks start elsewhere,
-  /// and of 2,500 near copies stored as bf16, too few rows for curves of a device, .79 was got for .95.
+  /// One list on a device, where its own curves reach the recall, or the CPU's where these stand for them. They do not
+  /// where rows are too few for curves of a device: walks start elsewhere, and of 2,500 near copies stored as bf16 .79
+  /// was got for .95. So few rows are soon compared.
   std::optional<Choice> choose_beam() const {
     const auto measured = beam_on_device();
-    if (!measured || measured->recall < request.recall) return std::nullopt;
-    return planned(kBestFirst, *measured);
+    if (!measured && placed.calibration.exists() && Tuning::are_few_rows(placed.segment)) return std::nullopt;
+    const bool reaches = measured ? measured->recall >= request.recall
+                                  : placed.curves(execution).reaches(request.k, request.recall);
+    if (!reaches) return std::nullopt;
+    return planned(kBestFirst, effort_of_beam(measured));
   }
 
-  /// The effort of one list as measured on a device. Else by the build's calibration, or by a cautious rule.
-  Effort effort_of_beam() const {
-    if (const auto measured = beam_on_device()) return *measured;
+  /// The effort of one list as measured on a device, which is asked once: where memory is short each question may be a
+  /// measurement in vain. Else by the build's calibration, or by a cautious rule.
+  Effort effort_of_beam(const std::optional<Effort>& measured) const {
+    if (measured) return *measured;
     const uint32_t beam = placed.curves(execution).beam(request.k, request.recall);
     return promised(kBestFirst, kBestFirst.unmeasured(request, beam));
   }
@@ -362,7 +367,7 @@ struct Chooser {
       if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }
     if (procedure.unmeasured == nullptr) return {};
-    if (&procedure == &kBestFirst) return effort_of_beam();
+    if (&procedure == &kBestFirst) return effort_of_beam(beam_on_device());
     const Effort effort = procedure.unmeasured(request, beam_asked());
     const bool is_measured = procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
     return is_measured && placed.calibration.exists() ? measured_effort(procedure, effort) : effort;

@@ -203,7 +203,8 @@ uint64_t measure_rows_device_bytes(const PlacedShape& shape) {
   const uint64_t as_stored = cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element,
                                                       kSampleRows, std::max(kDepth, CodeOrder::kNear) + 1);
   const auto columns = static_cast<uint32_t>(shape.code_stride);
-  const uint64_t by_code = cuda::exact_device_bytes(shape.rows, columns, ANN_METRIC_L2, ANN_U8, kSampleRows,
+  // Codes may be floats.
+  const uint64_t by_code = cuda::exact_device_bytes(shape.rows, columns, ANN_METRIC_L2, ANN_F32, kSampleRows,
                                                     CodeOrder::kLooked + 1);
   return std::max(as_stored, by_code);
 }

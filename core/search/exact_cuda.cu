@@ -8,26 +8,27 @@
 //                slice      share of the rows of a launch that a block goes through for its queries
 //                list       of a query and a slice: the nearest rows found so far
 //
-// Few queries. A block owns a tile's queries and a slice. It goes through the slice tile by tile,
-// the tile panel by panel (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the
-// query's list; a list that might overflow is sorted and cut to k, which also gives the new k-th best (exact_lists.cuh).
-// For rows in random order about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances
-// exists. A last launch merges a query's lists, one a slice.
+// Few queries. A block owns a tile's queries and a slice. It goes through the slice tile by tile, the tile panel by
+// panel (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the query's list; a
+// list that might overflow is sorted and cut to k, which gives the new k-th best, too (exact_lists.cuh). For rows in
+// random order about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists. A
+// last launch merges a query's lists, one a slice.
 //
-// Many queries. The first rows of all are summed as for few queries, and leave each query a bound. Then launches of more
-// and more rows follow, of three kernels each: rows of floats are rounded to halves (exact_halves.cuh), tensor cores
-// tell by these how far apart a pair is at least, and mark the pairs that may be nearer than the bound
+// Many queries. The first rows of all are summed as for few queries, and leave each query a bound. Then launches of
+// more and more rows follow, of three kernels each: rows of floats are rounded to halves (exact_halves.cuh), tensor
+// cores tell by these how far apart a pair is at least, and mark the pairs that may be nearer than the bound
 // (exact_filter.cuh), and those are summed, which leaves a new bound (exact_near.cuh). A query has one list.
 //
 // This file is the run on the host: the vectors sent, the kernel (exact_launch.h) and its launches.
 //
 // Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold of 3 to 4
 // instructions a thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G pairs/s at d = 960. 16 x 8
-// integer pairs cost d / 32 instructions of tensor cores, of halves d / 16: on paper 2.5 T pairs/s of halves at d = 128,
-// and twice as many of integers. A call with few queries waits for the rows, their transfer included.
+// integer pairs cost d / 32 instructions of tensor cores, of halves d / 16: on paper 2.5 T pairs/s of 128 halves, and
+// twice as many of integers. A call with few queries waits for the rows, their transfer included.
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "backend/devices.h"
 #include "backend/transfers.h"
@@ -42,15 +43,13 @@ constexpr size_t kRowAlign = 16;  // bytes; zeros fill a row up
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-constexpr uint32_t kBatchMax = 4096;                   // queries answered together
-constexpr uint64_t kBatchColumns = uint64_t{1} << 24;  // of all queries of a batch
 constexpr uint64_t kLaunchRowsMin = 4096;
 
-// Of many queries. A launch has so many times the rows before it: as many answers of a query may be near in each.
+// Of many queries. A launch has so many times the rows before it, so that it marks so many times k rows of each query.
 constexpr uint64_t kFilterGrowth = 3;
 constexpr uint64_t kFilterRowsMin = 256;
-constexpr uint64_t kFilterMarkedShare = 64;  // of the pairs, beyond which it is careful
-// Tiles of a run at least, and panels: the first panels of a run are waited for.
+constexpr uint64_t kFilterMarkedShare = 64;  // one in so many pairs, beyond which the filter is careful
+// Tiles of a run at most: so many, or as many as have so many panels, since the first panels of a run are waited for.
 constexpr uint64_t kFilterTiles = 4;
 constexpr uint64_t kFilterPanels = 32;
 
@@ -83,13 +82,11 @@ class Search {
         row_stride_(rows_there_ ? request.rows.stride : round_up(row_bytes_, kRowAlign)),
         query_bytes_(size_t{request.rows.dim} * (is_integer_ ? 1 : 4)),
         query_stride_(resident ? request.query_stride : pick_query_stride()),
-        batch_(static_cast<uint32_t>(std::min<uint64_t>(
-            request.query_count, std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
-        half_(round_up_to_power(std::max(kept, kExactHalfMin))),
+        batch_(static_cast<uint32_t>(std::min<uint64_t>(request.query_count, exact_batch(request.rows.dim)))),
+        list_half_(round_up_to_power(std::max(kept, kExactHalfMin))),
         slices_(few_ ? pick_slices() : 1),
         half_bytes_(rounded_ ? exact_half_bytes(request.rows.dim) : 0),
         filter_rows_(few_ ? 0 : exact_filter_rows(request.row_count, request.rows.dim, batch_)),
-        mark_words_(filter_rows_ / 32),
         queries_(resident ? 0 : batch_ * query_stride_, stream),
         query_norms_(cosine_ && !resident ? batch_ : 0, stream),
         query_squares_(squared_ || rounded_ ? batch_ : 0, stream),
@@ -97,13 +94,11 @@ class Search {
         bounds_(few_ ? 0 : batch_, stream),
         query_halves_(2 * batch_ * half_bytes_, stream),
         query_scales_(rounded_ ? batch_ : 0, stream),
-        row_halves_(2 * filter_rows_ * half_bytes_, stream),
-        row_terms_(filter_rows_, stream),
-        marks_(uint64_t{batch_} * mark_words_, stream),
+        launched_(few_ ? nullptr : take_launched()),
         marked_(few_ ? 0 : 1, stream),
         ids_(request.ids != nullptr && !rows_there_ ? request.row_count : 0, stream),
         removed_(request.removed.empty() || resident ? 0 : RowSet::word_count(request.row_count), stream),
-        lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
+        lists_(uint64_t{slices_} * batch_ * 2 * list_half_, stream),
         counts_(uint64_t{slices_} * batch_, stream),
         out_rows_(resident ? 0 : uint64_t{batch_} * kept, stream),
         out_distances_(resident ? 0 : uint64_t{batch_} * kept, stream),
@@ -141,6 +136,27 @@ class Search {
 
   uint64_t centre_columns() const { return half_bytes_ / 2; }
 
+  /// What a launch of the filter needs beside the rows and queries.
+  struct Launched {
+    Launched(uint64_t rows, uint64_t half_bytes, uint64_t queries, const Stream& stream)
+        : halves(2 * rows * half_bytes, stream), terms(rows, stream), marks(queries * (rows / 32), stream) {}
+    DeviceArray<uint8_t> halves;  // [rows, 2, half_bytes]
+    DeviceArray<float4> terms;    // [rows]
+    DeviceArray<uint32_t> marks;  // [queries, rows / 32]
+  };
+
+  /// Where memory is short, launches have fewer rows.
+  std::unique_ptr<Launched> take_launched() {
+    for (;;) {
+      try {
+        return std::make_unique<Launched>(filter_rows_, half_bytes_, batch_, stream_);
+      } catch (const Error& error) {
+        if (error.status != ANN_DEVICE_NO_MEMORY || filter_rows_ <= kExactFilterRowsMin) throw;
+        filter_rows_ = round_up(filter_rows_ / 2, kExactFilterTileRows);
+      }
+    }
+  }
+
   /// As many slices as give every multiprocessor its blocks.
   uint32_t pick_slices() const {
     const uint64_t resident = blocks_at_once(request_.device, kernel_.function, kernel_.tile.threads);
@@ -167,9 +183,11 @@ class Search {
     args.bounds = bounds_.data();
     args.query_halves = query_halves_.data();
     args.query_scales = query_scales_.data();
-    args.row_halves = row_halves_.data();
-    args.row_terms = row_terms_.data();
-    args.marks = marks_.data();
+    if (launched_ != nullptr) {
+      args.row_halves = launched_->halves.data();
+      args.row_terms = launched_->terms.data();
+      args.marks = launched_->marks.data();
+    }
     args.half_bytes = static_cast<uint32_t>(half_bytes_);
     args.lists = lists_.data();
     args.counts = counts_.data();
@@ -179,7 +197,7 @@ class Search {
     args.query_stride = static_cast<uint32_t>(query_stride_);
     args.dim = request_.rows.dim;
     args.k = kept_;
-    args.half = half_;
+    args.list_half = list_half_;
     args.metric = request_.metric;
     if (!request_.removed.empty()) args.removed = {on_device_ ? request_.removed.words : removed_.data()};
     args.element = request_.rows.element;
@@ -211,7 +229,7 @@ class Search {
     stream_.wait();
   }
 
-  /// What the filter knows of queries.
+  /// Forgets the bounds of the queries before.
   void clear(uint32_t query_count) const {
     fill(bounds_.data(), 0xff, query_count * sizeof(uint32_t), stream_, "clearing device memory");
     fill(marked_.data(), 0, sizeof(unsigned long long), stream_, "clearing device memory");
@@ -293,17 +311,17 @@ class Search {
 
   void round_queries(const ExactArgs& batch) const {
     MeasureArgs args =
-        halved(measured(batch.queries, batch.query_count, query_stride_, ANN_F32), query_halves_);
+        halved(measured(batch.queries, batch.query_count, query_stride_, ANN_F32), query_halves_.data());
     args.squares = query_squares_.data();
     args.scales = query_scales_.data();
     find_exact_halves(args, stream_);
   }
 
   void round_rows(const ExactArgs& rows) const {
-    MeasureArgs args =
-        halved(measured(rows.rows, rows.row_count, row_stride_, request_.rows.element), row_halves_);
+    MeasureArgs args = halved(measured(rows.rows, rows.row_count, row_stride_, request_.rows.element),
+                              launched_->halves.data());
     args.care = rows.care;
-    args.terms = row_terms_.data();
+    args.terms = launched_->terms.data();
     args.norms = rows.norms;
     find_exact_halves(args, stream_);
   }
@@ -312,14 +330,14 @@ class Search {
   void find_byte_terms(const ExactArgs& rows, uint64_t row) const {
     MeasureArgs args = measured(rows.rows, rows.row_count, row_stride_, request_.rows.element);
     args.squares = squared_ ? row_squares_.data() + row : nullptr;
-    args.terms = row_terms_.data();
+    args.terms = launched_->terms.data();
     args.norms = rows.norms;
     find_exact_byte_terms(args, stream_);
   }
 
-  MeasureArgs halved(MeasureArgs args, const DeviceArray<uint8_t>& halves) const {
+  MeasureArgs halved(MeasureArgs args, uint8_t* halves) const {
     args.centre = centre_.data();
-    args.halves = halves.data();
+    args.halves = halves;
     args.half_bytes = static_cast<uint32_t>(half_bytes_);
     return args;
   }
@@ -369,8 +387,8 @@ class Search {
     execution_.advance(queries_done / request_.query_count);
   }
 
-  /// Rows whose distances are summed without asking, since without a bound all may be near. A fourth of them is nearer
-  /// than the bound that they leave.
+  /// Rows whose distances are summed without asking, since without a bound all may be near: four times as many as are
+  /// kept, as launches grow, unless these are very few or many.
   uint64_t rows_without_bounds() const {
     return round_up(std::clamp<uint64_t>(uint64_t{4} * kept_, 64, 2048), uint64_t{32});
   }
@@ -412,7 +430,7 @@ class Search {
     sum_marked_pairs(args, stream_);
   }
 
-  /// Tiles of a run, of which every multiprocessor has two or more.
+  /// Tiles of a run: fewer where there are not two runs for each multiprocessor.
   uint64_t run_tiles(const ExactArgs& args) const {
     const uint64_t tiles =
         ceil_div(args.row_count, filter_.tile_rows) * ceil_div(args.query_count, kFilterQueries);
@@ -447,11 +465,10 @@ class Search {
   size_t query_bytes_;
   size_t query_stride_;
   uint32_t batch_;
-  uint32_t half_;
+  uint32_t list_half_;
   uint32_t slices_;
-  uint64_t half_bytes_;                  // bytes
+  uint64_t half_bytes_;                  // of a vector's halves
   uint64_t filter_rows_;                 // of a launch at most
-  uint64_t mark_words_;                  // of these
   uint64_t chunk_first_row_ = kNoPlace;  // first row of the chunk on the device
 
   DeviceArray<uint8_t> queries_;            // [batch, query_stride]
@@ -461,13 +478,11 @@ class Search {
   DeviceArray<uint32_t> bounds_;            // [batch]
   DeviceArray<uint8_t> query_halves_;       // [batch, 2, half_bytes]
   DeviceArray<float> query_scales_;         // [batch]
-  DeviceArray<uint8_t> row_halves_;         // [filter_rows, 2, half_bytes]
-  DeviceArray<float4> row_terms_;           // [filter_rows]
-  DeviceArray<uint32_t> marks_;             // [batch, mark_words]
+  std::unique_ptr<Launched> launched_;      // or null
   DeviceArray<unsigned long long> marked_;  // of all pairs
   DeviceArray<uint64_t> ids_;               // [rows]
   DeviceArray<uint32_t> removed_;           // [(rows + 31) / 32] bits
-  DeviceArray<Key> lists_;                  // [slices, batch, 2 * half]
+  DeviceArray<Key> lists_;                  // [slices, batch, 2 * list_half]
   DeviceArray<uint32_t> counts_;            // [slices, batch]
   DeviceArray<uint32_t> out_rows_;          // [batch, kept]
   DeviceArray<float> out_distances_;        // [batch, kept]

@@ -33,17 +33,25 @@ inline constexpr uint32_t kExactFewQueries = 16;    // of floats at most
 inline constexpr uint32_t kExactFewOfIntegers = 8;  // and of integers
 inline constexpr uint32_t kExactTilesOfSlice = 4;   // at least
 
-/// Of many queries, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are as many of
-/// what they have lost; and rows of a launch at most, a multiple of any tile's.
+/// Of many queries, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are as many
+/// of what they have lost; and rows of a launch at most, a multiple of any tile's.
 constexpr uint64_t exact_half_bytes(uint64_t dim) { return round_up(dim * 2, uint64_t{128}); }
+inline constexpr uint64_t kExactFilterTileRows = 256;
+inline constexpr uint64_t kExactFilterRowsMin = 1024;
 constexpr uint64_t exact_filter_rows(uint64_t rows, uint64_t dim, uint64_t queries) {
-  constexpr uint64_t kTileRows = 256;
   constexpr uint64_t kBytes = uint64_t{1} << 28;
   constexpr uint64_t kWork = uint64_t{1} << 38;   // pairs x columns: some 2 ms on a large device,
   constexpr uint64_t kPairs = uint64_t{1} << 29;  // and 100 where all pairs are summed
   const uint64_t most = std::min(
       {uint64_t{1} << 18, kBytes / (2 * exact_half_bytes(dim)), kWork / (queries * dim), kPairs / queries});
-  return std::min(round_up(rows, kTileRows), round_up(std::max<uint64_t>(most, 1024), kTileRows));
+  return std::min(round_up(rows, kExactFilterTileRows),
+                  round_up(std::max(most, kExactFilterRowsMin), kExactFilterTileRows));
+}
+
+/// Queries that are answered together at most.
+constexpr uint64_t exact_batch(uint64_t dim) {
+  constexpr uint64_t kColumns = uint64_t{1} << 24;  // of all of them
+  return std::clamp<uint64_t>(kColumns / dim, 1, 4096);
 }
 
 class Stream;
@@ -97,9 +105,10 @@ inline void lend_rows(const IndexView& view, ExactRequest* request) {
 ///   ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. Results are undefined then.
 void search_exact(const ExactRequest& request, const Execution& execution);
 
-/// The same where everything lies on the device, which is current: queues the work on a stream and
-/// returns. Rows and queries start on multiples of 16 bytes with zeros up to the next such multiple; k
-/// is at most row_count. The monitor is asked once. Takes memory for candidate lists only.
+/// The same where everything lies on the device, which is current: queues the work on a stream and returns. Rows and
+/// queries start on multiples of 16 bytes. Behind floats are zeros up to the next such multiple; bytes of queries, as
+/// of rows, are read to the end of a row's stride, where those of both are zero (xored with `flip`). k is at most
+/// row_count. The monitor is asked once. Takes the memory of exact_device_bytes(), or less where that is short.
 void search_exact_resident(const ExactRequest& request, const Stream& stream, const Execution& execution);
 
 /// Device memory that answering takes at most beside rows that lie there, of up to 4,096 queries of which each keeps so

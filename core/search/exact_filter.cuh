@@ -1,12 +1,13 @@
 // Exact search on the GPU: many queries, filtered by tensor cores.
 //
-// Products of halves (exact_halves.cuh) are no answers: they say how far apart a pair is at least, and pairs that this
-// does not put behind the k-th best are marked, and summed later in the CPU's lanes (exact_near.cuh). With u = 2^-11 a
-// rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x| of
-// the true one, the sum's rounding included (product_error). L2 is the same about any point, and a difference from the
-// centre of some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin
-// are as distinct as others. Where something is no number the pair is summed. Products of integers are exact, and so are
-// their sums; a pair's distance is taken from them in floats, with room for that.
+// Products of halves (exact_halves.cuh) are no answers: they say how far apart a pair is at least, and pairs that
+// this does not put behind the k-th best are marked, and summed later in the CPU's lanes (exact_near.cuh). With u =
+// 2^-11 a rounded value is within u of the value, as a share of it, so a sum of d products is within some (2 u + d
+// 2^-22) |q| |x| of the true one, the sum's rounding included (product_error has all of it). L2 is the same about any
+// point, and a difference from the centre of some rows is rounded like any float: so lengths are those about the
+// centre, and rows far from the origin are as distinct as others. Where something is no number the pair is summed.
+// Products of integers are exact, and so are their sums; a pair's distance is taken from them in floats, with room
+// for that.
 //
 // Rows in a few islands are all near by these products, each to those of its own. To sum a pair takes as long as to
 // multiply 100 to 200. So where more than a 64th of the pairs has been marked, those that follow are multiplied three
@@ -19,10 +20,12 @@
 //                mark      a bit of a pair that may be near
 //
 // A warp has 64 x 64 sums, in 128 registers of a lane. For 16 columns of halves, or 32 of integers, it reads 4 KB of
-// shared memory, which takes 32 cycles, and multiplies 65,536 or 131,072 pairs, which takes 48. A tile reads 384 vectors for 32,768 pairs: 1 byte of the cache
-// for 43 multiplications, 128 x 128 pairs 1 for 32. A pair costs three more instructions and a comparison, the same for
-// every number of columns: at 128 columns two fifths of the multiplications' time.
-// Marks of 4,096 queries and 65,536 rows take 32 MB, whatever is near; lists of pairs overflow where all are.
+// shared memory, which takes 32 cycles, and makes 65,536 or 131,072 products, which takes 48. A tile reads 384
+// vectors for 32,768 pairs: a byte of the cache for 43 products, with 128 x 128 pairs for 32. A pair costs three more
+// instructions and a comparison, the same for every number of columns: at 128 columns two fifths of the products'
+// time. Marks of 4,096 queries and 65,536 rows take 32 MB, whatever is near; lists of pairs overflow where all are.
+// One NVIDIA H200, kernels alone: 350 TFLOP/s at 512 columns, 240 at 128; tensor cores are busy for .55 of the
+// cycles, and this instruction keeps them busy for some .65 at most.
 #pragma once
 
 #include "search/exact_halves.cuh"
@@ -204,41 +207,41 @@ struct NearFilter {
 
   /// What is multiplied next is read before the products before it, which hide that.
   __device__ void multiply(const Stage& stage) {
-    constexpr uint32_t kHalves = kPieces / 2;  // of 32 bytes
+    constexpr uint32_t kSteps = kPieces / 2;  // of 32 bytes, which an instruction multiplies
     constexpr uint32_t kPairs = kAcross / 2;
     uint32_t left[2][kStrips][4];
     uint32_t right[2][4];
     read_left(stage, 0, left[0]);
     read_right(stage, 0, 0, right[0]);
 #pragma unroll
-    for (uint32_t half = 0; half < kHalves; ++half) {
+    for (uint32_t step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (uint32_t pair = 0; pair < kPairs; ++pair) {
-        const uint32_t number = half * kPairs + pair;
-        if (number + 1 < kHalves * kPairs)
+        const uint32_t number = step * kPairs + pair;
+        if (number + 1 < kSteps * kPairs)
           read_right(stage, (number + 1) / kPairs, (number + 1) % kPairs, right[(number + 1) % 2]);
-        if (pair == 0 && half + 1 < kHalves) read_left(stage, half + 1, left[(half + 1) % 2]);
+        if (pair == 0 && step + 1 < kSteps) read_left(stage, step + 1, left[(step + 1) % 2]);
         const uint32_t(&words)[4] = right[number % 2];
 #pragma unroll
         for (uint32_t strip = 0; strip < kStrips; ++strip) {
-          Products::multiply(sums[strip][2 * pair], left[half % 2][strip], {words[0], words[1]});
-          Products::multiply(sums[strip][2 * pair + 1], left[half % 2][strip], {words[2], words[3]});
+          Products::multiply(sums[strip][2 * pair], left[step % 2][strip], {words[0], words[1]});
+          Products::multiply(sums[strip][2 * pair + 1], left[step % 2][strip], {words[2], words[3]});
         }
       }
     }
   }
 
-  __device__ void read_left(const Stage& stage, uint32_t half, uint32_t (&left)[kStrips][4]) const {
+  __device__ void read_left(const Stage& stage, uint32_t step, uint32_t (&left)[kStrips][4]) const {
 #pragma unroll
     for (uint32_t strip = 0; strip < kStrips; ++strip)
       load_matrices(left[strip],
-                    &stage.queries[at(warp_query + 16 * strip + lane % 16, 2 * half + lane / 16)]);
+                    &stage.queries[at(warp_query + 16 * strip + lane % 16, 2 * step + lane / 16)]);
   }
 
   /// Twice eight rows.
-  __device__ void read_right(const Stage& stage, uint32_t half, uint32_t pair, uint32_t (&right)[4]) const {
+  __device__ void read_right(const Stage& stage, uint32_t step, uint32_t pair, uint32_t (&right)[4]) const {
     load_matrices(right,
-                  &stage.rows[at(warp_row + 16 * pair + lane / 16 * 8 + lane % 8, 2 * half + lane / 8 % 2)]);
+                  &stage.rows[at(warp_row + 16 * pair + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2)]);
   }
 
   /// Marks the pairs of a tile that may be near, and clears its sums. Rows behind the last get any mark.
@@ -300,7 +303,7 @@ struct NearFilter {
     }
     const float square = Products::square(args, query);
     const float length = sqrtf(square) * (1 + rounded);
-    if (args.metric == ANN_METRIC_INNER_PRODUCT) return {-scale, wrong * length, limit, 0};
+    if (args.metric == ANN_METRIC_INNER_PRODUCT) return {-scale, (wrong + rounded) * length, limit, 0};
     return {-2 * scale, 2 * wrong * length, limit - square * (1 - rounded), 0};
   }
 };

@@ -1,10 +1,9 @@
-// Exact search on the GPU: vectors of floats as f16 about a centre, as tensor cores multiply them (exact_filter.cuh), and
-// what else is measured of rows and queries.
+// Exact search on the GPU: vectors of floats as f16 about a centre, as tensor cores multiply them (exact_filter.cuh),
+// and what else is measured of rows and queries.
 //
 //   here   scale    the power of two that brings a vector's length to between 8 and 16, so that none of its values
 //                   overflows, and those that are lost are below 2^-28 of it
 //          terms    of a row: what its sums of products are compared with
-//
 //          low      parts: what a vector's halves have lost, as halves behind them
 //          careful  products are those with low parts, too
 //
@@ -26,9 +25,11 @@ constexpr float kSquareMax = 3e38f;   // and beyond this are no numbers
 
 // The error bounds of tensor cores' sums, as shares. For a sum of `dim` products, of the lengths' product: two
 // roundings of 2^-11 each, or of 2^-22 and the product of two low parts; values below the least half; and adding up,
-// where each of four products and a sum may be cut to 24 bits.
+// where each of four products and a sum may be cut to 24 bits, 1.25 x 2^-23 a column, and three times that for three
+// products.
 __device__ constexpr float product_error(uint32_t dim, bool careful) {
-  return (careful ? 0x1p-20f : 0x1p-10f + 0x1p-19f) + static_cast<float>(dim) * (0x1p-22f + 0x1p-27f);
+  return careful ? 0x1p-20f + static_cast<float>(dim) * (0x1p-21f + 0x1p-27f)
+                 : 0x1p-10f + 0x1p-19f + static_cast<float>(dim) * (0x1p-22f + 0x1p-27f);
 }
 // The roundings of squares, of lengths and of the CPU's own sums.
 __device__ constexpr float float_error(uint32_t dim) { return 0x1p-17f + static_cast<float>(dim) * 0x1p-28f; }
@@ -38,12 +39,14 @@ __device__ inline float length_or_nothing(float length) {
   return length < kNormMin || length > kNormMax ? NAN : length;
 }
 
-/// Of a row: a term and the length, both scaled, and the scale. What is no number says that the pair may be near.
+/// Of a row: a term and the length, both scaled, and the scale. What is no number says that the pair may be near. By
+/// cosine a row without a length is at a distance of 1 from all queries, as one of length 1 whose products are zero.
 __device__ inline float4 row_terms(const MeasureArgs& args, uint64_t row, float square, float scale) {
   const float rounded = float_error(args.dim);
   const float term = args.metric == ANN_METRIC_L2 ? square * (1 - rounded) : square * 0;
-  const float length =
-      args.metric == ANN_METRIC_COSINE ? length_or_nothing(args.norms[row]) : sqrtf(square) * (1 + rounded);
+  const bool by_cosine = args.metric == ANN_METRIC_COSINE;
+  const float norm = by_cosine ? args.norms[row] : 0;
+  const float length = !by_cosine ? sqrtf(square) * (1 + rounded) : norm == 0 ? 1 : length_or_nothing(norm);
   return {term * scale, length * scale, scale, 0};
 }
 
@@ -112,7 +115,7 @@ struct ByteTerms {
   }
 };
 
-/// A vector's halves and what goes with them, by a warp, which reads it twice: for its length, and near at hand.
+/// A vector's halves and what goes with them, by a warp, which reads it twice: first for its length.
 struct Halves {
   static constexpr uint32_t kLanes = 32;
   static constexpr uint32_t kColumns = 4;  // that a lane takes at once

@@ -61,7 +61,8 @@ FilterKernel choose_filter_kernel(int32_t device, int32_t element) {
   int count = 0;
   check(runtime().attribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
   const auto multiprocessors = static_cast<uint64_t>(count);
-  using Wide = NearFilter<kWideFilter, HalfProducts>;
+  using Wide = NearFilter<kWideFilter, HalfProducts>;  // others take as much
+  static_assert(sizeof(Wide::Shared) == sizeof(NearFilter<kWideFilter, ByteProducts<true>>::Shared));
   const bool is_wide = static_cast<size_t>(most) >= sizeof(Wide::Shared);
   return is_wide ? filter_of<kWideFilter>(element, multiprocessors)
                  : filter_of<kNarrowFilter>(element, multiprocessors);

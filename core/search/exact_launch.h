@@ -1,5 +1,6 @@
 // Exact search on the GPU: its kernels as the host starts them. exact_cuda.cu has the whole; exact_lists.cuh,
-// exact_tiles.cuh, exact_halves.cuh, exact_filter.cuh and exact_near.cuh have the steps, exact_kernels.cu compiles them.
+// exact_tiles.cuh, exact_halves.cuh, exact_filter.cuh and exact_near.cuh have the steps, which exact_kernels.cu
+// compiles.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct ExactArgs {
   uint32_t dim;
   uint32_t panels;  // of a row, or of its halves
   uint32_t k;
-  uint32_t half;  // of a list: a power of two, at least k
+  uint32_t list_half;  // keys of half of a list: a power of two, at least k
   uint32_t half_bytes;
   uint32_t mark_words;
   Care care;

@@ -57,7 +57,7 @@ struct Candidates {
   __device__ uint64_t slot(uint32_t query) const {
     return uint64_t{blockIdx.y} * args.query_count + query_begin + query;
   }
-  __device__ Key* list(uint32_t query) const { return args.lists + slot(query) * 2 * args.half; }
+  __device__ Key* list(uint32_t query) const { return args.lists + slot(query) * 2 * args.list_half; }
   __device__ bool exists(uint32_t query) const { return query_begin + query < args.query_count; }
 
   /// Goes on where the last launch ended. Queries that do not exist take no candidate.
@@ -82,14 +82,14 @@ struct Candidates {
 
   /// Makes room for another tile. All candidates of the last one have been considered.
   __device__ void make_room() {
-    const uint32_t most = 2 * args.half - kTile.rows;
+    const uint32_t most = 2 * args.list_half - kTile.rows;
     const bool full = threadIdx.x < kTile.queries && shared.counts[threadIdx.x] > most;
-    if (__syncthreads_or(full)) sort_lists(most, 2 * args.half);
+    if (__syncthreads_or(full)) sort_lists(most, 2 * args.list_half);
   }
 
   /// Leaves each list sorted and at most k long.
   __device__ void store() {
-    sort_lists(0, 2 * args.half);
+    sort_lists(0, 2 * args.list_half);
     const uint32_t query = threadIdx.x;
     if (query < kTile.queries && exists(query)) args.counts[slot(query)] = shared.counts[query];
   }
@@ -125,10 +125,10 @@ struct Candidates {
 
 /// Merges the lists of a query, one a slice, and writes the results.
 ///
-/// Where slices are many, few of their rows are answers. k rows are not beyond the `wanted`-th least of all slices'
-/// `rank`-th keys, if wanted times rank is k: those not beyond it, some 2 k, are sorted together. One list after another
-/// took 0.45 ms for one query of 264 slices, most of the time of one query; so they are merged where slices are few, or
-/// so many rows lie in some slices that the others do not fit.
+/// Where slices are many, few of their rows are answers. At least k rows are not beyond the `wanted`-th least of all
+/// slices' `rank`-th keys, where wanted times rank is k or more: those not beyond it, some 2 k, are sorted together. To
+/// merge one list after another took 0.45 ms for one query of 264 slices, most of its time; that is done where slices
+/// are few, or where so many rows of some slices are not beyond that they do not fit.
 struct MergeLists {
   using Args = ExactArgs;
   static constexpr uint32_t kThreads = kMergeThreads;
@@ -146,7 +146,7 @@ struct MergeLists {
 
   __device__ void run() {
     if (args.slices <= kFewSlices || args.slices > kSortKeys || !sort_together()) {
-      for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) shared.keys[i] = kNoKey;
+      for (uint32_t i = threadIdx.x; i < args.list_half; i += kThreads) shared.keys[i] = kNoKey;
       block.sync();
       for (uint32_t slice = 0; slice < args.slices; ++slice) merge(slice);
     }
@@ -160,7 +160,7 @@ struct MergeLists {
 
  private:
   __device__ uint64_t slot(uint32_t slice) const { return uint64_t{slice} * args.query_count + blockIdx.x; }
-  __device__ const Key* list(uint32_t slice) const { return args.lists + slot(slice) * 2 * args.half; }
+  __device__ const Key* list(uint32_t slice) const { return args.lists + slot(slice) * 2 * args.list_half; }
 
   /// False where the keys that count do not fit. All threads.
   __device__ bool sort_together() {
@@ -214,13 +214,13 @@ struct MergeLists {
   __device__ void merge(uint32_t slice) {
     const uint32_t count = args.counts[slot(slice)];
     if (count == 0) return;
-    for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) {
-      const uint32_t other = args.half - 1 - i;
+    for (uint32_t i = threadIdx.x; i < args.list_half; i += kThreads) {
+      const uint32_t other = args.list_half - 1 - i;
       if (other < count && Nearer{args.ids}(list(slice)[other], shared.keys[i]))
         shared.keys[i] = list(slice)[other];
     }
     block.sync();
-    merge_runs(shared.keys, args.half, args.half, BlockSorts{}, Nearer{args.ids});
+    merge_runs(shared.keys, args.list_half, args.list_half, BlockSorts{}, Nearer{args.ids});
   }
 };
 

@@ -1,13 +1,14 @@
-// Exact search on the GPU: the pairs that the filter has marked (exact_filter.cuh), summed in the CPU's lanes and order.
+// Exact search on the GPU: the pairs that the filter has marked (exact_filter.cuh), summed in the CPU's lanes and
+// order.
 //
 //   marks    of a query: a bit of each row of the launch, where it may be near
 //   piece    65,536 rows, of whose marks a thread has eight words
 //   queue    the marked rows of a piece, or of an eighth where they are many, in shared memory
 //   list     of a query: the k nearest rows so far, ascending, in device memory between launches
 //
-// A block has a query. Integers are summed once more: the filter keeps no sums. Rows that are no answers are dropped where they are queued; the others are summed by a warp four
-// at a time, whose reads are under way together. Of random rows some 7 k ln(n / k) are summed for a query: 600 of
-// 1,000,000 for ten answers.
+// A block has a query. Marks of rows that are not there or removed are dropped; the others are queued and summed by a
+// warp four at a time, whose reads are under way together. Integers are summed once more: the filter keeps no sums. Of
+// random rows each launch marks some 3 k of a query, and launches grow fourfold: 260 of 1,000,000 for ten answers.
 #pragma once
 
 #include "distance/float_pairs_cuda.cuh"
@@ -59,7 +60,7 @@ struct NearSums {
   }
 
  private:
-  __device__ Key* list() const { return args.lists + uint64_t{query} * 2 * args.half; }
+  __device__ Key* list() const { return args.lists + uint64_t{query} * 2 * args.list_half; }
 
   __device__ void load() {
     known = args.counts[query];
@@ -69,7 +70,7 @@ struct NearSums {
     if (known == args.k) worst = shared.keys[known - 1];
   }
 
-  /// The words of a piece, of which neighbours are a thread's step apart; returns how many rows all threads have marked.
+  /// The words of a piece, of which a thread's are a block apart; returns how many rows all threads have marked.
   __device__ uint32_t read_marks(uint32_t first_word, uint32_t (&marks)[kWords]) {
     uint32_t own = 0;
 #pragma unroll
@@ -138,11 +139,11 @@ struct NearSums {
     for (uint32_t first = 0; first < queued;) {
       const uint32_t count = shared.count;
       __syncthreads();
-      if (count + kRound > 2 * args.half) {
+      if (count + kRound > 2 * args.list_half) {
         keep_nearest();
         continue;
       }
-      const uint32_t rounds = (2 * args.half - count) / kRound;
+      const uint32_t rounds = (2 * args.list_half - count) / kRound;
       for (uint32_t round = 0; round < rounds && first < queued; ++round, first += kRound)
         sum_four(first_row, first + warp * kPairs, queued);
       __syncthreads();

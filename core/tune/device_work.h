@@ -12,9 +12,9 @@
 // By inner product, of codes with a scale for each row, blocks take .65 to .78 of that (150,000 words, 33 to 936
 // expansions, 10 and 100 answers, one NVIDIA H100), warps as long.
 //
-// Walks by a warp wait longer for rows wider than 128 bytes, and small batches for their longest walks. These are fitted to
-// one NVIDIA H100 from device memory, 10,000 and 1,000 queries, graphs of 32, 48 and 64 edges; ms measured and counted,
-// 48 edges, of texts and gist 32:
+// Walks by a warp wait longer for rows wider than 128 bytes, and small batches for their longest walks. These are
+// fitted to one NVIDIA H100 from device memory, 10,000 and 1,000 queries, graphs of 32, 48 and 64 edges; ms measured
+// and counted, 48 edges, of texts and gist 32:
 //
 //                                             10,000, by a warp      1,000, by a warp       by a block of 8
 //   SIFT 1M, 128 bytes, 46, 63 expansions  .64  .70   .95  .90    .36  .50   .49  .68    .40  .51   .52  .68 *
@@ -35,10 +35,11 @@
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
 //   CAGRA, f32, one     patches 1.28 ms at .99, texts 4.75 ms at .999
 //
-// More than 16 queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 17, 64,
-// 129, 300, 1,000 and 10,000 random queries for k of 1, 10, 100 and 1,000 over 12 sets of 10,000 to 1,000,000 rows of 16
-// to 960 columns (one NVIDIA H200): of 288 times the middle four fifths lie within .80 and 1.17 of the model's, all within
-// .54 and 1.51. Of sets that the fit has not seen are, measured and counted, in ms:
+// More than 16 queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to
+// 17, 64, 129, 300, 1,000 and 10,000 random queries for k of 1, 10, 100 and 1,000 over 12 sets of 10,000 to 1,000,000
+// rows of 16 to 960 columns (one NVIDIA H200): of 288 times the middle four fifths lie within .80 and 1.17 of the
+// model's, all within .54 and 1.51. Rows of few islands, which take three products, are not counted as such. Of sets
+// that the fit has not seen are, measured and counted, in ms:
 //
 //                                     k = 10                                           100
 //                                     32          300         1,000       10,000       1,000 queries
@@ -46,9 +47,9 @@
 //   500,000 x 128 f32, normal       .54  .62    .74  .81   1.19 1.28   8.45 8.97   1.59 1.80
 //   500,000 x 512 f32, of rank 64  1.16 1.15   1.56 1.71   2.76 3.09   20.7 24.2   3.44 4.11
 //
-// More than 8 queries of integers likewise, by 9, 64, 129, 1,000 and 10,000 queries of five sets of 30,000 to 1,000,000 rows
-// of 32 to 960 columns: of 100 times the middle four fifths lie within .83 and 1.17, all within .60 and 1.68. Few queries,
-// in us, measured and counted for 1 and for 16 queries (of integers 8), k = 10:
+// More than 8 queries of integers likewise, by 9, 64, 129, 1,000 and 10,000 queries of five sets of 30,000 to 1,000,000
+// rows of 32 to 960 columns: of 100 times the middle four fifths lie within .83 and 1.17, all within .60 and 1.68. Few
+// queries, in us, measured and counted for 1 and for 16 queries (of integers 8), k = 10:
 //
 //   500,000 x 128 f32    355 393     624  707        1,000,000 x 128 u8    399 413     427 413
 //   1,000,000 x 16       464 438     782  796        300,000 x 512         276 291     289 291
@@ -129,9 +130,9 @@ inline double one_list_time(const SearchGraph& graph, size_t code_bytes, double 
   return batch_time(100'000 + edges * (3600 + 10 * bytes), crowding * each, batch);
 }
 
-/// CAGRA's searches, by one CTA a query or several. In batches of 10,000 over graphs of 32 to 64 edges M of 258 to 482 took
-/// 1.3 to 2.4 times as long as the rest says (words, SIFT), of 866 on SIFT and of 1,544 on 850,000 patches 8.8 and 4.5
-/// times (one NVIDIA H100).
+/// CAGRA's searches, by one CTA a query or several. In batches of 10,000 over graphs of 32 to 64 edges M of 258 to
+/// 482 took 1.3 to 2.4 times as long as the rest says (words, SIFT), of 866 on SIFT and of 1,544 on 850,000 patches
+/// 8.8 and 4.5 times (one NVIDIA H100).
 inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list, bool multi_cta,
                          const DeviceBatch& batch) {
   const double edges = list * degree_share(graph);
@@ -141,17 +142,17 @@ inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list
   return batch_time(step * edges, crowding * edges * (1.9 + 0.0098 * bytes), batch);
 }
 
-/// What every row compared takes where tensor cores filter the rows (search/exact_cuda.cu), in ns.
+/// The time of comparing all rows where tensor cores filter them (search/exact_cuda.cu), in ns.
 struct FilterFactors {
-  double launch;      // of a batch
-  double row;         // of a batch that is measured and rounded,
-  double row_column;  // and each of its columns
-  double pair;        // that is multiplied and looked at,
+  double launch;  // of a batch, beside what follows
+  double row;     // to measure and round a row for a batch; and each of its columns
+  double row_column;
+  double pair;  // to multiply a pair and look at it; and each of its columns
   double pair_column;
   double panel;  // columns that are multiplied together
-  double wait;   // of few queries for a pair that is summed,
+  double wait;   // for each row that is summed for a query, where queries are few; and each of its columns
   double wait_column;
-  double sum;  // and of many
+  double sum;  // the same for every query where they are many
   double sum_column;
 };
 inline constexpr FilterFactors kFilterOfFloats = {48'000, 0.158, 0.00165, 0.000449, 0.00000716,
@@ -159,21 +160,24 @@ inline constexpr FilterFactors kFilterOfFloats = {48'000, 0.158, 0.00165, 0.0004
 inline constexpr FilterFactors kFilterOfIntegers = {54'600, 0.0584, 0,     0.000545, 0.00000329,
                                                     128,    197,    0.145, 0.232,    0.000097};
 
-/// For each batch the rows are rounded, in launches of more and more rows; every pair is multiplied, in tiles; and some of
-/// a query's pairs in each launch are summed, which few queries wait for.
+/// For each batch the rows are rounded, in launches of more and more rows; every pair is multiplied, in tiles; and some
+/// of a query's pairs in each launch are summed, which few queries wait for.
 inline double filtered_time(const FilterFactors& factors, double rows, double columns,
                             const DeviceBatch& batch) {
-  constexpr double kBatch = 4096;
   constexpr double kTileQueries = 128;
   constexpr double kFirstMin = 64;
   constexpr double kFirstMax = 2048;
   const double answers = std::max(batch.k, 1u);
   const double first = std::clamp(4 * answers, kFirstMin, kFirstMax);  // rows that are summed without asking
-  const double launches = std::max(1.0, std::log2(rows / first) / 2);
+  const auto dim = static_cast<uint64_t>(columns);
+  const double together = std::min(batch.queries, static_cast<double>(cuda::exact_batch(dim)));
+  const auto most = static_cast<double>(cuda::exact_filter_rows(
+      static_cast<uint64_t>(rows), dim, std::max<uint64_t>(1, static_cast<uint64_t>(together))));
+  const double launches = std::max({1.0, std::log2(rows / first) / 2, rows / most});
   const double rounding = factors.launch * launches + rows * (factors.row + factors.row_column * columns);
   const double multiplied = factors.panel * std::ceil(columns / factors.panel);
   const double summed = first + 3 * answers * launches;
-  return std::ceil(batch.queries / kBatch) * rounding +
+  return std::ceil(batch.queries / together) * rounding +
          kTileQueries * std::ceil(batch.queries / kTileQueries) * rows *
              (factors.pair + factors.pair_column * multiplied) +
          summed * (factors.wait + factors.wait_column * columns +

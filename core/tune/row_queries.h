@@ -6,13 +6,14 @@
 // stored as bf16, asked .8 to .95 for one, ten and a hundred, got .07 to .11 less than asked; where the grid is fine it
 // changes nothing. Zeros stay: they are values that are not there.
 //
-// Rows that lay nearer to each other than a unit have come to be on both sides of some bounds of the grid, and queries
-// like them lie close to those bounds: all places about them are about as far. From anywhere within its own place a row
-// finds its neighbours more easily: 2,500 and 50,000 rows near popular points, stored as f16, got .973 for .99 of ten
-// and .864 for .9 of a hundred. So in columns in which near rows, to which the graph leads, lie on one side of the row,
-// it is as far from the bound between as their share says. With the values that these 2,500 had before they were
-// rounded, beams of 10, 15 and 31 had recalls of .986, .989 and .990; by moves to anywhere .994, .996 and .999; by these
-// .980, .987 and .990. A row without near ones is compared with those at its edges, few in more than a column or two.
+// Rows that lay nearer to each other than a unit have come to be on both sides of some bounds of the grid, and
+// queries like them lie close to those bounds: all places about them are about as far. From anywhere within its own
+// place a row finds its neighbours more easily: 2,500 and 50,000 rows near popular points, stored as f16, got .973
+// for .99 of ten and .864 for .9 of a hundred. So in a column in which all near rows, to which the graph leads, lie
+// on one side of a row or at its own value, the row is moved close to the bound on that side, the closer the more of
+// them lie beyond. With the values that these 2,500 had before they were rounded, beams of 10, 15 and 31 had recalls
+// of .986, .989 and .990; moved to anywhere within half a unit .994, .996 and .999; moved towards bounds .980, .987
+// and .990. Rows without near ones, as in most sets, are moved to anywhere.
 #pragma once
 
 #include "base/execution.h"

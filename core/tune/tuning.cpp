@@ -31,7 +31,7 @@ uint32_t count_trial_queries(const SearchTarget& target) {
   const Segment& segment = target.segment();
   const bool by_rows = segment.queries.count() == 0;
   if (target.on_device()) {
-    if (by_rows && segment.rows() < kRowsOnDeviceMin) return 0;
+    if (Tuning::are_few_rows(segment)) return 0;
     const uint32_t count = by_rows ? std::min(hideable_rows(segment.rows()), kDeviceQueriesMax)
                                    : count_calibration_queries(segment.dataset, segment.queries);
     return count < kGivenMin ? 0 : count;
@@ -164,6 +164,10 @@ bool are_equal(const ann_search_params& a, const ann_search_params& b) {
 }
 
 }  // namespace
+
+bool Tuning::are_few_rows(const Segment& segment) {
+  return segment.queries.count() == 0 && segment.rows() < kRowsOnDeviceMin;
+}
 
 const Tuning::Asked& Tuning::entry_of(const ann_search_params& like) const {
   const std::lock_guard lock(mutex_);

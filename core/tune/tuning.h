@@ -35,6 +35,9 @@ class Tuning {
   std::optional<Effort> find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
                              float recall, const Execution& execution) const;
 
+  /// Whether rows are too few to stand for queries on a device, and none were given.
+  static bool are_few_rows(const Segment& segment);
+
  private:
   /// The curves that a search wants.
   struct Asked {
