@@ -17,7 +17,7 @@ constexpr uint64_t kMultiprocessorsMax = 170;
 uint64_t exact_device_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t element, uint64_t queries,
                             uint32_t kept) {
   const bool is_float = is_float_element(element);
-  const bool few = queries <= (is_float ? kExactFewQueries : kExactFewOfIntegers);
+  const bool few = queries <= few_queries(is_float);
   const ExactTile tile = is_float ? kExactFewFloats : kExactFewIntegers;
   const uint64_t tall = std::max<uint64_t>(1, (queries + tile.queries - 1) / tile.queries);
   const uint64_t resident = kMultiprocessorsMax * kThreadsAtOnce / tile.threads;  // blocks

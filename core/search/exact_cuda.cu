@@ -45,9 +45,8 @@ uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 constexpr uint64_t kLaunchRowsMin = 4096;
 
-// Of many queries. A launch has so many times the rows before it, so that it marks so many times k rows of each query.
-constexpr uint64_t kFilterGrowth = 3;
-constexpr uint64_t kFilterRowsMin = 256;
+// Of many queries.
+constexpr uint64_t kFilterRowsMin = 256;     // of a launch
 constexpr uint64_t kFilterMarkedShare = 64;  // one in so many pairs, beyond which the filter is careful
 // Tiles of a run at most: so many, or as many as have so many panels, since the first panels of a run are waited for.
 constexpr uint64_t kFilterTiles = 4;
@@ -351,7 +350,7 @@ class Search {
     for (uint64_t row = 0; row < row_count; row += even_rows) {
       const uint64_t count = std::min(even_rows, row_count - row);
       if (!on_device_) execution_.check();
-      launch_rows(slices_, args, first_row, row, count);
+      launch_rows(args, first_row, row, count);
       report(args, first_row + row + count, first_query, launches > 1);
     }
   }
@@ -360,8 +359,8 @@ class Search {
   void filter(const ExactArgs& args, uint64_t first_row, uint64_t row_count, uint64_t first_query) const {
     uint64_t row = 0;
     if (first_row == 0) {
-      row = std::min(row_count, rows_without_bounds());
-      launch_rows(1, args, first_row, 0, row);
+      row = std::min(row_count, round_up(exact_first_rows(kept_), uint64_t{32}));
+      launch_rows(args, first_row, 0, row);
     }
     while (row < row_count) {
       const uint64_t growing = std::max(kFilterRowsMin, kFilterGrowth * (first_row + row));
@@ -387,12 +386,6 @@ class Search {
     execution_.advance(queries_done / request_.query_count);
   }
 
-  /// Rows whose distances are summed without asking, since without a bound all may be near: four times as many as are
-  /// kept, as launches grow, unless these are very few or many.
-  uint64_t rows_without_bounds() const {
-    return round_up(std::clamp<uint64_t>(uint64_t{4} * kept_, 64, 2048), uint64_t{32});
-  }
-
   /// Points to `row_count` rows of a chunk from `row` on.
   void point_to_rows(uint64_t first_row, uint64_t row, uint64_t row_count, ExactArgs* args) const {
     args->rows = row_data() + row * row_stride_;
@@ -402,13 +395,12 @@ class Search {
     args->row_count = static_cast<uint32_t>(row_count);
   }
 
-  void launch_rows(uint32_t slices, ExactArgs args, uint64_t first_row, uint64_t row,
-                   uint64_t row_count) const {
+  void launch_rows(ExactArgs args, uint64_t first_row, uint64_t row, uint64_t row_count) const {
     point_to_rows(first_row, row, row_count, &args);
     args.panels = static_cast<uint32_t>(ceil_div(args.dim, kernel_.panel_columns));
     args.slice_rows =
-        static_cast<uint32_t>(round_up(ceil_div(row_count, slices), uint64_t{kernel_.tile.rows}));
-    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, kernel_.tile.queries)), slices);
+        static_cast<uint32_t>(round_up(ceil_div(row_count, slices_), uint64_t{kernel_.tile.rows}));
+    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, kernel_.tile.queries)), slices_);
     launch("exact_search", kernel_.function, grid, kernel_.tile.threads, stream_, args);
   }
 

@@ -31,11 +31,13 @@ inline constexpr ExactTile kExactFewFloats = {256, 8, 32};
 inline constexpr ExactTile kExactFewIntegers = {128, 32, 128};
 inline constexpr uint32_t kExactFewQueries = 16;    // of floats at most
 inline constexpr uint32_t kExactFewOfIntegers = 8;  // and of integers
-inline constexpr uint32_t kExactTilesOfSlice = 4;   // at least
+constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueries : kExactFewOfIntegers; }
+inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least
 
 /// Of many queries, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are as many
 /// of what they have lost; and rows of a launch at most, a multiple of any tile's.
 constexpr uint64_t exact_half_bytes(uint64_t dim) { return round_up(dim * 2, uint64_t{128}); }
+inline constexpr uint32_t kFilterQueries = 128;  // of a tile
 inline constexpr uint64_t kExactFilterTileRows = 256;
 inline constexpr uint64_t kExactFilterRowsMin = 1024;
 constexpr uint64_t exact_filter_rows(uint64_t rows, uint64_t dim, uint64_t queries) {
@@ -47,6 +49,13 @@ constexpr uint64_t exact_filter_rows(uint64_t rows, uint64_t dim, uint64_t queri
   return std::min(round_up(rows, kExactFilterTileRows),
                   round_up(std::max(most, kExactFilterRowsMin), kExactFilterTileRows));
 }
+
+/// A launch has so many times the rows before it, so that it marks so many times k rows of each query.
+inline constexpr uint64_t kFilterGrowth = 3;
+
+/// About the rows whose distances are summed without asking, since without a bound all may be near: four times as many
+/// as are kept, as launches grow, unless these are very few or many.
+constexpr uint64_t exact_first_rows(uint64_t kept) { return std::clamp<uint64_t>(4 * kept, 64, 2048); }
 
 /// Queries that are answered together at most.
 constexpr uint64_t exact_batch(uint64_t dim) {

@@ -70,9 +70,6 @@ struct ExactKernel {
 /// The kernel for few queries, as few_queries() says, and for the first rows of many.
 ExactKernel choose_exact_kernel(int32_t element, int32_t metric);
 
-/// How many queries are few.
-constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueries : kExactFewOfIntegers; }
-
 /// The tile of many queries, as wide as the shared memory of the device allows.
 struct FilterTile {
   uint32_t rows;
@@ -81,7 +78,6 @@ struct FilterTile {
 inline constexpr FilterTile kWideFilter = {256, 4};
 inline constexpr FilterTile kNarrowFilter = {128, 2};
 inline constexpr uint32_t kFilterThreads = 256;
-inline constexpr uint32_t kFilterQueries = 128;
 inline constexpr uint32_t kFilterPanelBytes = 128;
 
 struct FilterKernel {

@@ -164,19 +164,18 @@ inline constexpr FilterFactors kFilterOfIntegers = {54'600, 0.0584, 0,     0.000
 /// of a query's pairs in each launch are summed, which few queries wait for.
 inline double filtered_time(const FilterFactors& factors, double rows, double columns,
                             const DeviceBatch& batch) {
-  constexpr double kTileQueries = 128;
-  constexpr double kFirstMin = 64;
-  constexpr double kFirstMax = 2048;
+  constexpr double kTileQueries = cuda::kFilterQueries;
+  constexpr double kGrowth = cuda::kFilterGrowth;
   const double answers = std::max(batch.k, 1u);
-  const double first = std::clamp(4 * answers, kFirstMin, kFirstMax);  // rows that are summed without asking
+  const auto first = static_cast<double>(cuda::exact_first_rows(std::max(batch.k, 1u)));
   const auto dim = static_cast<uint64_t>(columns);
   const double together = std::min(batch.queries, static_cast<double>(cuda::exact_batch(dim)));
   const auto most = static_cast<double>(cuda::exact_filter_rows(
       static_cast<uint64_t>(rows), dim, std::max<uint64_t>(1, static_cast<uint64_t>(together))));
-  const double launches = std::max({1.0, std::log2(rows / first) / 2, rows / most});
+  const double launches = std::max({1.0, std::log2(rows / first) / std::log2(1 + kGrowth), rows / most});
   const double rounding = factors.launch * launches + rows * (factors.row + factors.row_column * columns);
   const double multiplied = factors.panel * std::ceil(columns / factors.panel);
-  const double summed = first + 3 * answers * launches;
+  const double summed = first + kGrowth * answers * launches;
   return std::ceil(batch.queries / together) * rounding +
          kTileQueries * std::ceil(batch.queries / kTileQueries) * rows *
              (factors.pair + factors.pair_column * multiplied) +
@@ -189,15 +188,15 @@ inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
   const double rows = dataset.rows();
   const double columns = dataset.dim();
   const double answers = batch.k;
-  if (is_float_element(dataset.element())) {
-    constexpr double kTileQueries = 8;
-    if (batch.queries > cuda::kExactFewQueries) return filtered_time(kFilterOfFloats, rows, columns, batch);
+  const bool is_float = is_float_element(dataset.element());
+  if (batch.queries > cuda::few_queries(is_float))
+    return filtered_time(is_float ? kFilterOfFloats : kFilterOfIntegers, rows, columns, batch);
+  if (is_float) {
+    constexpr double kTileQueries = cuda::kExactFewFloats.queries;
     return 90'000 + std::ceil(batch.queries / kTileQueries) * rows * (0.31 + 0.0023 * columns) +
            80 * batch.queries * answers;
   }
   constexpr double kRowsOfLists = 200'000;  // that give the lists of all slices half of their candidates
-  if (batch.queries > cuda::kExactFewOfIntegers)
-    return filtered_time(kFilterOfIntegers, rows, columns, batch);
   return 130'000 + rows * (0.19 + 0.0006 * columns) + 2000 * answers * rows / (rows + kRowsOfLists);
 }
 
