@@ -75,16 +75,6 @@ struct LaneSums {
   }
 };
 
-/// Folds the lanes of one pair, of which a thread holds t and t + 32; every thread gets the sum.
-__device__ inline float fold_lanes(float low, float high) {
-  const auto others = [](float value, uint32_t half) { return __shfl_xor_sync(0xffffffff, value, half); };
-  low = __fadd_rn(low, others(low, 16));
-  high = __fadd_rn(high, others(high, 16));
-  float sum = __fadd_rn(low, high);
-  for (uint32_t half = 8; half != 0; half /= 2) sum = __fadd_rn(sum, others(sum, half));
-  return sum;
-}
-
 /// Squared L2 of 8 x 4 pairs of wide codes of `columns` floats; thread t gets pair t. Null pointers
 /// stand for rows that do not exist and give no meaning to their pairs.
 __device__ inline float wide_distances(const float* const* left, const float* const* right, uint32_t columns,

@@ -50,12 +50,13 @@ __device__ uint32_t add_products(uint32_t a, uint32_t b, uint32_t sum) {
     return __dp4a(a, b, sum);
 }
 
-/// Adds the products of 16 bytes without a sign.
-__device__ inline uint32_t add_products(const uint4& a, const uint4& b, uint32_t sum) {
-  sum = __dp4a(a.x, b.x, sum);
-  sum = __dp4a(a.y, b.y, sum);
-  sum = __dp4a(a.z, b.z, sum);
-  return __dp4a(a.w, b.w, sum);
+/// The same of 16 bytes.
+template <bool kSigned = false>
+__device__ uint32_t add_products(const uint4& a, const uint4& b, uint32_t sum) {
+  sum = add_products<kSigned>(a.x, b.x, sum);
+  sum = add_products<kSigned>(a.y, b.y, sum);
+  sum = add_products<kSigned>(a.z, b.z, sum);
+  return add_products<kSigned>(a.w, b.w, sum);
 }
 
 __device__ inline float distance_of_cosine(double cosine) {

@@ -101,13 +101,11 @@ struct LayerComparison {
 
   /// Wide codes.
   __device__ void compare_floats(uint32_t count, uint32_t* numbers) const {
-    const float* own = reinterpret_cast<const float*>(query.code);
-    const auto own_value = [&](uint32_t, uint32_t column) { return __ldg(own + column); };
+    const auto own = [&](uint32_t, uint32_t column) { return floats_at<ANN_F32>(query.code, column); };
     for (uint32_t place = 0; place < count; ++place) {
       const uint8_t* const row[1] = {code(place)};
-      float sum[1];
-      sum_float_pairs<ANN_F32, false>(row, own_value, codes.stride / 4, sum);
-      if (lane_number() == 0) numbers[place] = __float_as_uint(sum[0]);
+      const float sum = sum_float_pairs<ANN_F32, false>(row, own, codes.stride / 4);
+      if (lane_number() == 0) numbers[place] = __float_as_uint(sum);
     }
   }
 };

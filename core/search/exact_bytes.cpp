@@ -8,8 +8,9 @@
 namespace gannet::cuda {
 namespace {
 
-// Threads of a multiprocessor by their registers, 128 and less.
-constexpr uint64_t kThreadsAtOnce = 512;
+// Threads of a multiprocessor: of kernels with up to 128 registers, and of the one of very few queries at most.
+constexpr uint64_t kThreadsOfTiles = 512;
+constexpr uint64_t kThreadsOfStreams = 2048;
 constexpr uint64_t kMultiprocessorsMax = 170;
 
 }  // namespace
@@ -18,9 +19,11 @@ uint64_t exact_device_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t
                             uint32_t kept) {
   const bool is_float = is_float_element(element);
   const bool few = queries <= few_queries(is_float);
-  const ExactTile tile = is_float ? kExactFewFloats : kExactFewIntegers;
+  const bool streamed = queries <= kExactStreamed;
+  const ExactTile tile = streamed ? kExactStream : is_float ? kExactFewFloats : kExactFewIntegers;
   const uint64_t tall = std::max<uint64_t>(1, (queries + tile.queries - 1) / tile.queries);
-  const uint64_t resident = kMultiprocessorsMax * kThreadsAtOnce / tile.threads;  // blocks
+  const uint64_t resident =  // blocks
+      kMultiprocessorsMax * (streamed ? kThreadsOfStreams : kThreadsOfTiles) / tile.threads;
   const uint64_t slices =
       few ? std::clamp<uint64_t>(resident / tall, 1, rows / (uint64_t{kExactTilesOfSlice} * tile.rows) + 1)
           : 1;
@@ -29,7 +32,8 @@ uint64_t exact_device_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t
   const uint64_t vector = round_up(dim * (is_float ? sizeof(float) : 1), kCodeAlign);
   const uint64_t norm_and_square = sizeof(double) + sizeof(uint32_t);
   const uint64_t answer = kept * (sizeof(uint32_t) + sizeof(float));
-  const uint64_t row_squares = !is_float && metric == ANN_METRIC_L2 ? rows * sizeof(uint32_t) : 0;
+  const bool squared = !is_float && metric == ANN_METRIC_L2 && !streamed;
+  const uint64_t row_squares = squared ? rows * sizeof(uint32_t) : 0;
   const uint64_t query = slices * list + vector + norm_and_square + answer;
   if (few) return queries * query + row_squares;
   const uint64_t halves = is_float ? 2 * exact_half_bytes(dim) : 0;

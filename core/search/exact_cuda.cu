@@ -12,7 +12,8 @@
 // panel (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the query's list; a
 // list that might overflow is sorted and cut to k, which gives the new k-th best, too (exact_lists.cuh). For rows in
 // random order about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists. A
-// last launch merges a query's lists, one a slice.
+// last launch merges a query's lists, one a slice. Of one or two queries each has blocks of its own, which sum the rows
+// as they come from memory (exact_stream.cuh).
 //
 // Many queries. The first rows of all are summed as for few queries, and leave each query a bound. Then launches of
 // more and more rows follow, of three kernels each: rows of floats are rounded to halves (exact_halves.cuh), tensor
@@ -72,9 +73,9 @@ class Search {
         is_integer_(!is_float_element(request.rows.element)),
         few_(request.query_count <= few_queries(!is_integer_)),
         rounded_(!is_integer_ && !few_),
-        kernel_(choose_exact_kernel(request.rows.element, request.metric)),
+        kernel_(choose_exact_kernel(request.rows.element, request.metric, request.query_count)),
         filter_(few_ ? FilterKernel{} : choose_filter_kernel(request.device, request.rows.element)),
-        squared_(is_integer_ && request.metric == ANN_METRIC_L2),
+        squared_(is_integer_ && request.metric == ANN_METRIC_L2 && request.query_count > kExactStreamed),
         centred_(rounded_ && request.metric == ANN_METRIC_L2),
         cosine_(request.metric == ANN_METRIC_COSINE),
         row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),

@@ -32,6 +32,9 @@ inline constexpr ExactTile kExactFewIntegers = {128, 32, 128};
 inline constexpr uint32_t kExactFewQueries = 16;    // of floats at most
 inline constexpr uint32_t kExactFewOfIntegers = 8;  // and of integers
 constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueries : kExactFewOfIntegers; }
+/// Of very few, each of which the rows stream by. A round has as many rows; of integers up to eight times as many.
+inline constexpr ExactTile kExactStream = {512, 1, 64};
+inline constexpr uint32_t kExactStreamed = 4;      // queries at most
 inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least
 
 /// Of many queries, which tensor cores filter (exact_filter.cuh): bytes of a vector's halves, behind which are as many

@@ -1,6 +1,7 @@
 // Exact search on the GPU: its kernels, compiled, and which of them serves.
 
 #include "search/exact_near.cuh"
+#include "search/exact_stream.cuh"
 
 namespace gannet::cuda {
 namespace exact_search {
@@ -8,6 +9,14 @@ namespace {
 
 template <class Step>
 __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ typename Step::Args args) {
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
+}
+
+/// Two blocks of a multiprocessor at least, whose reads hide each other's sorts.
+template <class Step>
+__global__ void __launch_bounds__(Step::kThreads, 2)
+    stream_kernel(const __grid_constant__ typename Step::Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
@@ -47,7 +56,13 @@ ExactKernel integers() {
 
 using namespace exact_search;
 
-ExactKernel choose_exact_kernel(int32_t element, int32_t metric) {
+ExactKernel choose_exact_kernel(int32_t element, int32_t metric, uint32_t queries) {
+  if (queries <= kExactStreamed) {
+    constexpr uint32_t kPanelColumns = 1;  // of no account
+    const auto function =
+        is_float_element(element) ? stream_kernel<StreamSums<false>> : stream_kernel<StreamSums<true>>;
+    return {function, kExactStream, kPanelColumns, uint64_t{1} << 35};
+  }
   if (element == ANN_U8) return integers<IntegerSearch<false, kExactFewIntegers>>();
   if (element == ANN_I8) return integers<IntegerSearch<true, kExactFewIntegers>>();
   return metric == ANN_METRIC_L2 ? floats<FloatSearch<false, kExactFewFloats>>()
@@ -74,7 +89,9 @@ void sum_marked_pairs(const ExactArgs& args, const Stream& stream) {
 }
 
 void merge_exact_lists(const ExactArgs& args, const Stream& stream) {
-  launch("merge_lists", kernel<MergeLists>, args.query_count, MergeLists::kThreads, stream, args);
+  const bool many = args.slices > kFewSlices;
+  const auto merge = many ? kernel<MergeLists<kManySlicesThreads>> : kernel<MergeLists<kMergeThreads>>;
+  launch("merge_lists", merge, args.query_count, many ? kManySlicesThreads : kMergeThreads, stream, args);
 }
 
 void find_exact_centre(const MeasureArgs& args, const Stream& stream) {

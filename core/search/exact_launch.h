@@ -1,6 +1,6 @@
 // Exact search on the GPU: its kernels as the host starts them. exact_cuda.cu has the whole; exact_lists.cuh,
-// exact_tiles.cuh, exact_halves.cuh, exact_filter.cuh and exact_near.cuh have the steps, which exact_kernels.cu
-// compiles.
+// exact_tiles.cuh, exact_sums.cuh, exact_stream.cuh, exact_halves.cuh, exact_filter.cuh and exact_near.cuh have the
+// steps, which exact_kernels.cu compiles.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,9 @@ struct ExactKernel {
   uint64_t launch_work;  // pairs x columns of a launch, for some 10 to 20 ms on a large device
 };
 
-/// The kernel for few queries, as few_queries() says, and for the first rows of many.
-ExactKernel choose_exact_kernel(int32_t element, int32_t metric);
+/// The kernel for few queries, as few_queries() says, and for the first rows of many. Where it has a tile of one query,
+/// it needs no squares of integers.
+ExactKernel choose_exact_kernel(int32_t element, int32_t metric, uint32_t queries);
 
 /// The tile of many queries, as wide as the shared memory of the device allows.
 struct FilterTile {

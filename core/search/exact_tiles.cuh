@@ -92,13 +92,18 @@ __device__ inline float float_distance(const ExactArgs& args, float sum, uint32_
       query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
 }
 
-/// The same of integers: a sum of products.
-__device__ inline float byte_distance(const ExactArgs& args, uint32_t sum, uint32_t query, uint32_t row) {
-  if (args.metric == ANN_METRIC_L2)
-    return static_cast<float>(args.row_squares[row] + args.query_squares[query] - 2 * sum);
+/// The same of a sum of products of integers, unless by L2.
+__device__ inline float product_distance(const ExactArgs& args, uint32_t sum, uint32_t query, uint32_t row) {
   const bool by_cosine = args.metric == ANN_METRIC_COSINE;
   return to_distance(static_cast<float>(static_cast<int32_t>(sum)), args.metric,
                      by_cosine ? args.query_norms[query] : 0, by_cosine ? args.norms[row] : 0);
+}
+
+/// The same by any metric, whose squares L2 has at hand.
+__device__ inline float byte_distance(const ExactArgs& args, uint32_t sum, uint32_t query, uint32_t row) {
+  if (args.metric == ANN_METRIC_L2)
+    return static_cast<float>(args.row_squares[row] + args.query_squares[query] - 2 * sum);
+  return product_distance(args, sum, query, row);
 }
 
 /// Sums of floats, in the CPU's lanes and order. Rows of every float element: only their reads and

@@ -23,29 +23,22 @@ struct ExactRows {
   /// The key of numbers[lane] in the first kRows lanes; kNoKey for kNoRow.
   __device__ Key compare(const uint32_t (&numbers)[kRows]) const {
     const uint8_t* rows[kRows];
-    float sums[kRows];
     // Where there is no row, row 0 is read and not used.
 #pragma unroll
     for (uint32_t i = 0; i < kRows; ++i)
       rows[i] = args.rows + uint64_t{numbers[i] == kNoRow ? 0 : numbers[i]} * args.row_stride;
-    if constexpr (is_float_element(kElement))
-      add_floats(rows, sums);
-    else
-      add_integers(rows, sums);
-    // Each lane picks its row first: the code for a distance, with its divisions, stands here once.
-    float sum = sums[0];
+    // Each lane has its row: the code for a distance, with its divisions, stands here once.
+    const float sum = is_float_element(kElement) ? sum_floats(rows) : sum_integers(rows);
     uint32_t number = numbers[0];
 #pragma unroll
-    for (uint32_t i = 1; i < kRows; ++i) {
-      sum = lane_number() == i ? sums[i] : sum;
-      number = lane_number() == i ? numbers[i] : number;
-    }
+    for (uint32_t i = 1; i < kRows; ++i) number = lane_number() == i ? numbers[i] : number;
     if (lane_number() >= kRows || number == kNoRow) return kNoKey;
     return make_key(distance(sum, number), number);
   }
 
  private:
-  __device__ void add_integers(const uint8_t* const (&rows)[kRows], float (&sums)[kRows]) const {
+  // The first lanes get the sums of a row each.
+  __device__ float sum_integers(const uint8_t* const (&rows)[kRows]) const {
     const uint32_t* query_words = reinterpret_cast<const uint32_t*>(values);
     uint32_t totals[kRows] = {};
     for (uint32_t word = lane_number(); word < (args.dim + 3) / 4; word += kWarp) {
@@ -54,15 +47,18 @@ struct ExactRows {
         totals[i] = add_products < kElement ==
                     ANN_I8 > (reinterpret_cast<const uint32_t*>(rows[i])[word], query_words[word], totals[i]);
     }
+    uint32_t own = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i)
-      sums[i] = static_cast<float>(static_cast<int32_t>(__reduce_add_sync(kAllLanes, totals[i])));
+    for (uint32_t i = 0; i < kRows; ++i) {
+      const uint32_t total = __reduce_add_sync(kAllLanes, totals[i]);
+      own = lane_number() == i ? total : own;
+    }
+    return static_cast<float>(static_cast<int32_t>(own));
   }
 
-  __device__ void add_floats(const uint8_t* const (&rows)[kRows], float (&sums)[kRows]) const {
-    const float* query = reinterpret_cast<const float*>(values);
-    sum_float_pairs<kElement, kDot>(
-        rows, [&](uint32_t, uint32_t column) { return query[column]; }, args.dim, sums);
+  __device__ float sum_floats(const uint8_t* const (&rows)[kRows]) const {
+    const auto query = [&](uint32_t, uint32_t column) { return floats_at<ANN_F32>(values, column); };
+    return sum_float_pairs<kElement, kDot>(rows, query, args.dim);
   }
 
   __device__ float distance(float sum, uint32_t number) const {

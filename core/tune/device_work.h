@@ -49,11 +49,12 @@
 //
 // More than 8 queries of integers likewise, by 9, 64, 129, 1,000 and 10,000 queries of five sets of 30,000 to 1,000,000
 // rows of 32 to 960 columns: of 100 times the middle four fifths lie within .83 and 1.17, all within .60 and 1.68. Few
-// queries, in us, measured and counted for 1 and for 16 queries (of integers 8), k = 10:
+// queries, in us, measured and counted for 1, 4 and 16 queries (of integers 8), k = 10:
 //
-//   500,000 x 128 f32    355 393     624  707        1,000,000 x 128 u8    399 413     427 413
-//   1,000,000 x 16       464 438     782  796        300,000 x 512         276 291     289 291
-//   100,000 x 960        355 343     597  606        100,000 x 128         166 163     177 163
+//   500,000 x 128 f32    151 155    269 285     650  707      1,000,000 x 128 u8    120 137    233 276    414 413
+//   500,000 x 512        313 355    482 531    1450 1590      300,000 x 512         132 110    275 250    286 291
+//   1,000,000 x 16       169 145    417 376     808  796      100,000 x 128          59  57     69  73    144 163
+//   100,000 x 960        162 156    217 204     602  606      1,000,000 x 20         99 105    156 153    393 349
 //
 // Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words
 // (codes of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32,
@@ -183,6 +184,17 @@ inline double filtered_time(const FilterFactors& factors, double rows, double co
                    batch.queries * (factors.sum + factors.sum_column * columns));
 }
 
+/// The same where rows stream from memory for each query (search/exact_stream.cuh); those after the first find them in
+/// a cache.
+inline double streamed_time(const Dataset& dataset, const DeviceBatch& batch) {
+  const double rows = dataset.rows();
+  const double bytes = dataset.dim() * static_cast<double>(element_bytes(dataset.element()));
+  const bool is_float = is_float_element(dataset.element());
+  const double first = is_float ? 0.08 + 0.00026 * bytes : 0.05 + 0.0003 * bytes;
+  const double next = is_float ? 0.075 + 0.00002 * bytes : 0.01 + 0.00028 * bytes;
+  return 48'000 + rows * (first + (batch.queries - 1) * next) + 60 * batch.queries * batch.k;
+}
+
 /// Every row compared.
 inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
   const double rows = dataset.rows();
@@ -191,6 +203,7 @@ inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
   const bool is_float = is_float_element(dataset.element());
   if (batch.queries > cuda::few_queries(is_float))
     return filtered_time(is_float ? kFilterOfFloats : kFilterOfIntegers, rows, columns, batch);
+  if (batch.queries <= cuda::kExactStreamed) return streamed_time(dataset, batch);
   if (is_float) {
     constexpr double kTileQueries = cuda::kExactFewFloats.queries;
     return 90'000 + std::ceil(batch.queries / kTileQueries) * rows * (0.31 + 0.0023 * columns) +

@@ -50,12 +50,16 @@ struct Case {
   bool ids = false;  // random ones
   uint32_t gap = 0;  // bytes between borrowed rows
   uint64_t chunk_bytes_max = 0;
+  uint32_t left_of_eight = 8;  // rows of eight; the others are removed
+
+  bool is_removed(uint32_t row) const { return row * 5 % 8 >= left_of_eight; }
 
   std::string name() const {
     return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
            " rows x " + std::to_string(dim) + ", " + std::to_string(queries) + " queries, k " +
            std::to_string(k) + ", values " + std::to_string(static_cast<int>(values)) + (ids ? ", ids" : "") +
-           ", gap " + std::to_string(gap) + ", chunk " + std::to_string(chunk_bytes_max);
+           ", gap " + std::to_string(gap) + ", chunk " + std::to_string(chunk_bytes_max) + ", " +
+           std::to_string(left_of_eight) + " of 8 left";
   }
 };
 
@@ -67,6 +71,7 @@ struct Prepared {
   std::vector<uint8_t> query_values;  // [queries, query_bytes]
   std::vector<double> query_norms;
   std::vector<PreparedQuery> queries;
+  RowSet removed;
 
   static std::vector<uint64_t> make_ids(const Case& c) {
     std::vector<uint64_t> ids(c.ids ? c.rows : 0);
@@ -86,7 +91,10 @@ struct Prepared {
         dataset(rows.view(), ids.empty() ? nullptr : ids.data(), c.metric, c.element, c.gap != 0, {}),
         query_values(dataset.query_bytes() * c.queries),
         query_norms(c.queries),
-        queries(c.queries) {
+        queries(c.queries),
+        removed(Allocator(), c.rows) {
+    for (uint32_t row = 0; row < c.rows; ++row)
+      if (c.is_removed(row)) removed.insert(row);
     const Rows asked(c.element, c.queries, c.dim, query_values_of(c.values), seed + 1, c.gap);
     for (uint32_t q = 0; q < c.queries; ++q) {
       const bool finite = dataset.prepare(asked.bytes.data() + q * asked.stride, c.element,
@@ -110,6 +118,7 @@ struct Prepared {
     request.out_rows = rows;
     request.out_distances = distances;
     request.chunk_bytes_max = c.chunk_bytes_max;
+    if (removed.count() != 0) request.removed = removed.view();
     return request;
   }
 };
@@ -133,11 +142,12 @@ void compare(const Case& c) {
 
   parallel_for(all_threads(), c.queries, 1, [&](uint64_t begin, uint64_t end, uint32_t) {
     std::vector<float> all(c.rows);
-    std::vector<uint32_t> order(c.rows);
     for (uint64_t q = begin; q < end; ++q) {
       data.dataset.distances(data.queries[q], nullptr, 0, c.rows, all.data());
-      for (uint32_t row = 0; row < c.rows; ++row) order[row] = row;
-      const uint32_t kept = std::min(c.k, c.rows);
+      std::vector<uint32_t> order;
+      for (uint32_t row = 0; row < c.rows; ++row)
+        if (!c.is_removed(row)) order.push_back(row);
+      const uint32_t kept = std::min(c.k, static_cast<uint32_t>(order.size()));
       std::partial_sort(order.begin(), order.begin() + kept, order.end(), [&](uint32_t a, uint32_t b) {
         return std::pair(all[a], data.dataset.id(a)) < std::pair(all[b], data.dataset.id(b));
       });
@@ -178,7 +188,8 @@ void claim_dims() {
   for (const uint32_t dim : {64u, 128u, 256u, 384u, 768u, 960u, 1536u}) dims.push_back(dim);
   if (quick) dims = {1, 3, 64, 67, 131};
   for (const uint32_t dim : dims) every_element_and_metric({.dim = dim});
-  for (const uint32_t dim : dims) every_element_and_metric({.queries = 3, .dim = dim});
+  for (const uint32_t queries : {1u, 3u})
+    for (const uint32_t dim : dims) every_element_and_metric({.queries = queries, .dim = dim});
 }
 
 void claim_sizes() {
@@ -203,7 +214,7 @@ void claim_k() {
   if (quick) ks = {1, 100, 200, 600, 1024};
   const uint32_t n = quick ? 1500 : 6000;
   for (const uint32_t k : ks) {
-    for (const uint32_t q : {4u, 40u}) {
+    for (const uint32_t q : {1u, 4u, 40u}) {
       for (const int32_t element : {int32_t{ANN_F16}, int32_t{ANN_I8}}) {
         for (const Values values : {Values::kNormal, Values::kDescending}) {
           compare({.element = element, .rows = n, .queries = q, .dim = 16, .k = k, .values = values});
@@ -224,8 +235,9 @@ void claim_values() {
       for (const bool ids : {false, true}) {
         for (const uint32_t k : {10u, 150u}) {
           if (quick && (k == 150) != ids) continue;
-          every_element_and_metric(
-              {.rows = n, .queries = 20, .dim = dim, .k = k, .values = values, .ids = ids});
+          for (const uint32_t queries : {1u, 20u})
+            every_element_and_metric(
+                {.rows = n, .queries = queries, .dim = dim, .k = k, .values = values, .ids = ids});
         }
       }
     }
@@ -235,8 +247,21 @@ void claim_values() {
 /// Borrowed rows stand at any distance; what stands between them is no part of them.
 void claim_strides() {
   for (const uint32_t gap : quick ? std::vector{12u} : std::vector{4u, 12u, 100u})
-    every_element_and_metric({.rows = 500, .dim = 50, .gap = gap});
+    for (const uint32_t queries : {1u, 40u})
+      every_element_and_metric({.rows = 500, .queries = queries, .dim = 50, .gap = gap});
   for (const uint32_t gap : {1u, 3u}) compare({.element = ANN_U8, .rows = 500, .dim = 50, .gap = gap});
+}
+
+/// Rows that are removed are no answers, and may leave fewer than are asked for.
+void claim_removed() {
+  const uint32_t n = quick ? 500 : 5000;
+  for (const uint32_t left : {0u, 1u, 7u}) {
+    for (const uint32_t queries : {1u, 5u, 40u}) {
+      every_element_and_metric({.rows = n, .queries = queries, .dim = 20, .left_of_eight = left});
+      every_element_and_metric(
+          {.rows = n, .queries = queries, .dim = 20, .k = n / 6, .ids = true, .left_of_eight = left});
+    }
+  }
 }
 
 /// Rows that do not fit are sent in turn.
@@ -246,6 +271,9 @@ void claim_chunks() {
       Case c{.rows = 2000, .queries = 40, .dim = 33, .k = 100, .ids = ids, .chunk_bytes_max = bytes};
       if (bytes == 1) c.rows = quick ? 10 : 130;  // a row at a time
       every_element_and_metric(c);
+      c.queries = 2;
+      every_element_and_metric(c);
+      c.queries = 40;
       c.values = Values::kGrid;
       c.element = ANN_I8;
       compare(c);
@@ -255,7 +283,8 @@ void claim_chunks() {
 
 void claim_widest() {
   const uint32_t dim = ANN_DIM_MAX;
-  every_element_and_metric({.rows = 70, .queries = 20, .dim = dim});
+  for (const uint32_t queries : {1u, 20u})
+    every_element_and_metric({.rows = 70, .queries = queries, .dim = dim});
   if (quick) return;
   every_element_and_metric({.rows = 300, .queries = 700, .dim = dim, .chunk_bytes_max = 8 << 20});
   // The largest sum of all: 32,768 columns 255 apart.
@@ -294,7 +323,10 @@ void claim_many() {
                .values = values});
   }
   compare({.element = ANN_U8, .rows = 300'000, .queries = 200, .dim = 100, .k = 1000});
-  compare({.element = ANN_U8, .rows = 1'000'000, .queries = 1, .dim = 100, .k = 1000});
+  for (const uint32_t dim : {16u, 20u, 33u, 100u, 200u}) {
+    compare({.element = ANN_U8, .rows = 1'000'000, .queries = 1, .dim = dim, .k = 1000});
+    compare({.rows = 1'000'000, .queries = 1, .dim = dim, .k = 10});
+  }
 }
 
 void claim_threads() {
@@ -450,6 +482,7 @@ constexpr Claim kClaims[] = {
     {"every k", claim_k},
     {"equal, zero, tiny, huge, descending, far and close values, with and without ids", claim_values},
     {"borrowed rows with gaps", claim_strides},
+    {"rows that are removed", claim_removed},
     {"rows sent in turn", claim_chunks},
     {"the widest rows", claim_widest},
     {"many rows, many queries", claim_many},
