@@ -321,7 +321,8 @@ struct StandingRows {
   uint64_t stream;
 
   CopiesOf kind(size_t place) const {
-    if (drawn.copies(place) == 0 || drawn.copies(place) > kCopiesMost) return CopiesOf::kNone;
+    if (drawn.copies(place) == 0) return CopiesOf::kNone;
+    if (drawn.copies(place) > kCopiesMost) return CopiesOf::kMany;
     const uint32_t first = drawn.rows[drawn.first[place]];
     return random_below(2, seed, stream + 2, first) == 0 ? CopiesOf::kHidden : CopiesOf::kSeen;
   }
@@ -403,8 +404,11 @@ void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream, const Allocator& 
   if (drawn.kinds.empty()) return;
   // The i-th of n of a kind goes where i / n of all are before it.
   constexpr size_t kKinds = 3;
+  const auto kind_of = [](CopiesOf copies) {
+    return static_cast<size_t>(copies == CopiesOf::kMany ? CopiesOf::kNone : copies);
+  };
   uint64_t counts[kKinds] = {};
-  for (const CopiesOf kind : drawn.kinds) ++counts[static_cast<size_t>(kind)];
+  for (const CopiesOf copies : drawn.kinds) ++counts[kind_of(copies)];
   struct Item {
     double part;
     uint32_t row;
@@ -413,7 +417,7 @@ void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream, const Allocator& 
   Array<Item> items(memory, count);
   uint64_t met[kKinds] = {};
   for (size_t i = 0; i < count; ++i) {
-    const auto kind = static_cast<size_t>(drawn.kinds[i]);
+    const size_t kind = kind_of(drawn.kinds[i]);
     const double part = (static_cast<double>(met[kind]++) + 0.5) / static_cast<double>(counts[kind]);
     items[i] = {part, drawn.rows[i], drawn.kinds[i]};
   }

@@ -70,8 +70,18 @@ void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, co
 /// Copies that a row has at most that stands for a query with them.
 inline constexpr uint32_t kCopiesMost = 32;
 
-/// Whether the few copies of a row that stands for a query are hidden from it.
-enum class CopiesOf : uint8_t { kNone, kHidden, kSeen };
+/// Whether a row that stands for a query has copies, and if these are few, whether they are hidden from it.
+enum class CopiesOf : uint8_t { kNone, kHidden, kSeen, kMany };
+
+/// The queries to come that a row stands for: those that are no copies of rows, and those that are as often copies as
+/// rows are. One without copies stands for both. Where rows are masked, those with many copies, which find further ones,
+/// make up for the holes that masked copies leave: without them 50,000 rows of 5,000 codes got .953 of ten answers for .8,
+/// and .995 for .95. With them, where edges go past hidden rows, 100,000 of 10,000 codes got .976 of the first for .991.
+constexpr bool stands_for_new(CopiesOf copies) {
+  return copies == CopiesOf::kNone || copies == CopiesOf::kHidden;
+}
+constexpr bool stands_for_new_if_masked(CopiesOf copies) { return copies != CopiesOf::kSeen; }
+constexpr bool stands_for_copies(CopiesOf copies) { return copies != CopiesOf::kHidden; }
 
 /// Rows that stand for queries, and further rows with their codes, both ascending.
 struct DrawnRows {
@@ -89,8 +99,8 @@ struct DrawnRows {
 /// And a row that has copies is none, if queries to come are no copies: a walk that comes to one has found all there
 /// is to find. If they are, it is a row without its copies that has less to find. Where most rows have copies, and an
 /// eighth of them at most kCopiesMost, these are hidden with rows of half of their codes, one of each, and rows of the
-/// other half see them; of either kind the lesser recall counts. Of rows with more copies queries to come may be
-/// further ones. Where there is not room for some rows of either kind, all is as it was drawn, and `have_copies`.
+/// other half see them, as rows with more copies do; of what either kind promises the lesser counts. Where there is not
+/// room for some rows of either kind, all is as it was drawn, and `have_copies`.
 DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
                        uint64_t seed, uint64_t stream, const Execution& execution);
 

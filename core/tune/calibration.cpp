@@ -110,9 +110,9 @@ struct Recall {
   bool is_all_or_none() const { return together > kAllOrNone; }
 };
 
-/// Of those queries whose copies are not as `without`.
-Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, CopiesOf without) {
-  const auto counts = [&](uint32_t query) { return kinds == nullptr || kinds[query] != without; };
+/// Of those queries that stand for some to come.
+Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, bool (*stands)(CopiesOf)) {
+  const auto counts = [&](uint32_t query) { return kinds == nullptr || stands(kinds[query]); };
   double sum = 0;
   uint32_t used = 0;
   for (uint32_t query = 0; query < count; ++query) {
@@ -131,11 +131,11 @@ Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, Copi
 
 /// By the lesser promise of both kinds of queries that have copies; nothing where one of them is missing.
 Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds) {
-  if (kinds == nullptr) return mean_of(shares, count, kinds, CopiesOf::kSeen);
+  if (kinds == nullptr) return mean_of(shares, count, kinds, stands_for_new_if_masked);
   for (const CopiesOf kind : {CopiesOf::kHidden, CopiesOf::kSeen})
     if (std::find(kinds, kinds + count, kind) == kinds + count) return {0, 0, count};
-  const Recall unlike = mean_of(shares, count, kinds, CopiesOf::kSeen);
-  const Recall like = mean_of(shares, count, kinds, CopiesOf::kHidden);
+  const Recall unlike = mean_of(shares, count, kinds, stands_for_new_if_masked);
+  const Recall like = mean_of(shares, count, kinds, stands_for_copies);
   return unlike.mean - unlike.error <= like.mean - like.error ? unlike : like;
 }
 

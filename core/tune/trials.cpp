@@ -62,7 +62,7 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   if (placement_ != nullptr) alone_ = lock_checking(placement_->hiding(), execution);
   const Allocator& memory = execution.memory;
   const uint64_t hideable =
-      placement_ != nullptr ? hideable_rows(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
+      placement_ != nullptr ? hideable_with_copies(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
   DrawnRows drawn =
       draw_queries(segment.codes, segment.graph, count, hideable, segment.seed, kSampleStream, execution);
   have_copies_ = drawn.have_copies;
@@ -251,19 +251,20 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
 }
 
 Outcome Trials::first_of(uint32_t answers) const {
-  const Outcome unlike = first_of(answers, CopiesOf::kSeen);
+  const auto stands = queries().are_hidden() ? stands_for_new : stands_for_new_if_masked;
+  const Outcome unlike = first_of(answers, stands);
   if (!queries().have_kinds()) return unlike;
-  const Outcome like = first_of(answers, CopiesOf::kHidden);
+  const Outcome like = first_of(answers, stands_for_copies);
   if (unlike.queries == used_ || like.queries == used_) return {0, 0, expansions_, 0, used_};
   return unlike.recall - unlike.error <= like.recall - like.error ? unlike : like;
 }
 
-Outcome Trials::first_of(uint32_t answers, CopiesOf without) const {
+Outcome Trials::first_of(uint32_t answers, bool (*stands)(CopiesOf)) const {
   double sum = 0;
   double squares = 0;
   uint32_t counted = 0;
   for (uint32_t query = 0; query < used_; ++query) {
-    if (queries().kind(query) == without) continue;
+    if (!stands(queries().kind(query))) continue;
     const double recall = sample_.recall_of(query, found_ + size_t{query} * k_, answers);
     sum += recall;
     squares += recall * recall;

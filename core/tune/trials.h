@@ -39,10 +39,16 @@ inline constexpr uint32_t kHiddenShare = 100;    // one row in this many at most
 inline constexpr uint32_t kHiddenFew = 1024;     // or this many rows, if they are
 inline constexpr uint32_t kHiddenFewShare = 16;  // at most one in this many
 
+/// With their copies, of which each has some.
+inline constexpr uint32_t kHiddenWithCopies = 8 * kHiddenFew;
+
 /// The most rows that a device may hide. 200 of 20,000 missed by chance the queries without any hit: 1,000 queries
 /// had a recall of .977 where .99 was the target.
 constexpr uint32_t hideable_rows(uint32_t rows) {
   return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenFew));
+}
+constexpr uint32_t hideable_with_copies(uint32_t rows) {
+  return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenWithCopies));
 }
 
 /// The number of queries for a calibration by two lists, of rows or of the caller's queries; 0 where they are too few.
@@ -178,7 +184,7 @@ class Trials {
 
  private:
   /// Without the queries whose copies are so.
-  Outcome first_of(uint32_t answers, CopiesOf without) const;
+  Outcome first_of(uint32_t answers, bool (*stands)(CopiesOf)) const;
   const float* answer_on_host(const Procedure& procedure, const SearchPlan& plan, uint64_t* expansions);
 
   const SearchTarget target_;

@@ -515,7 +515,7 @@ TEST_CASE(
   for (size_t i = 0; i < drawn.rows.size(); ++i) {
     const uint32_t code = copied[drawn.rows[i]];
     popular += code == 0 ? 1 : 0;
-    REQUIRE((code == 0) == (drawn.kinds[i] == CopiesOf::kNone));
+    REQUIRE((code == 0) == (drawn.kinds[i] == CopiesOf::kMany));
     if (drawn.kinds[i] == CopiesOf::kHidden) REQUIRE(hidden.insert(code).second);
     if (drawn.kinds[i] == CopiesOf::kSeen) seen.insert(code);
   }
@@ -535,7 +535,7 @@ TEST_CASE(
   // In another order each keeps its kind.
   DrawnRows shuffled = draw_queries(codes, graph, 600, graph.rows, 3, 4, kTwoThreads);
   shuffle(shuffled, 1, 2, {});
-  for (const CopiesOf kind : {CopiesOf::kNone, CopiesOf::kHidden, CopiesOf::kSeen}) {
+  for (const CopiesOf kind : {CopiesOf::kMany, CopiesOf::kHidden, CopiesOf::kSeen}) {
     const auto of_first = [&](size_t count) {
       return static_cast<double>(std::count(shuffled.kinds.begin(), shuffled.kinds.begin() + count, kind));
     };
