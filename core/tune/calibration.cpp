@@ -93,6 +93,8 @@ struct Sample {
   Admission admission(uint32_t query) const {
     return {{}, held_out, masked != nullptr ? masked[query] : kNoRow};
   }
+  /// By the caller.
+  bool are_given() const { return masked == nullptr && held_out.empty(); }
   /// The distance of the k-th true neighbour.
   float farthest(uint32_t query, uint32_t k) const {
     return k <= depth ? truth[size_t{query} * depth + k - 1] : deep_truth[size_t{query} * deep + k - 1];
@@ -130,11 +132,13 @@ Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, bool
 }
 
 /// By the lesser promise of both kinds of queries that have copies; nothing where one of them is missing.
-Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds) {
-  if (kinds == nullptr) return mean_of(shares, count, kinds, stands_for_new_if_masked);
+Recall mean_of(const double* shares, uint32_t count, const Sample& sample) {
+  const CopiesOf* kinds = sample.kinds;
+  if (kinds == nullptr) return mean_of(shares, count, kinds, stands_for_new);
   for (const CopiesOf kind : {CopiesOf::kHidden, CopiesOf::kSeen})
     if (std::find(kinds, kinds + count, kind) == kinds + count) return {0, 0, count};
-  const Recall unlike = mean_of(shares, count, kinds, stands_for_new_if_masked);
+  const auto stands = sample.masked != nullptr ? stands_for_new_if_masked : stands_for_new;
+  const Recall unlike = mean_of(shares, count, kinds, stands);
   const Recall like = mean_of(shares, count, kinds, stands_for_copies);
   return unlike.mean - unlike.error <= like.mean - like.error ? unlike : like;
 }
@@ -155,7 +159,8 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// where they find all or none, as each does the first alone. Rows that find their copies promise nothing.
 double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
   if (sample.finds_copies) return 1;
-  const bool few = recall.count < kGivenFew && k <= kTogetherMost;
+  const bool few =
+      recall.count < kGivenFew && (k <= kTogetherMost || (sample.are_given() && sample.has_heads));
   const bool together = sample.has_heads || of_several.is_all_or_none();
   if (!sample.is_fair && !together) {
     const double unseen = few && k == 1 ? errors_allowed(false) / recall.count - kLeeway : 0;
@@ -638,10 +643,10 @@ class PartWalks {
       walk(tenths_of(kAllEdges, tenths));
       for (uint32_t c = 0; c < kKsMost; ++c) {
         if (!open_[c]) continue;
-        const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c), sample_.kinds);
+        const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c), sample_);
         const double knob = tenths_of(shortest_beam(kKs[c]), tenths);
         const Recall of_several =
-            c == 0 && open_[1] ? mean_of(shares_.data() + kSampleMax[0], size_of(1), sample_.kinds) : recall;
+            c == 0 && open_[1] ? mean_of(shares_.data() + kSampleMax[0], size_of(1), sample_) : recall;
         const bool from_groups = workspaces_.front().starts_from_groups(shortest_beam(kKs[c]));
         const Measured point{knob, recall.mean, doubt_of(sample_, kKs[c], recall, of_several, from_groups)};
         open_[c] = promised(point) > kPartsAbove;
@@ -726,7 +731,7 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
     const double starts = walks.starts_compared(begin);
     for (size_t at = begin; at < end; ++at) {
       const auto recall_of = [&](uint32_t c) {
-        return mean_of(walks.shares(at - begin, c), sample.sizes[c], sample.kinds);
+        return mean_of(walks.shares(at - begin, c), sample.sizes[c], sample);
       };
       const uint32_t ten = tried > 1 ? 1 : 0;
       if (open[ten]) of_ten = recall_of(ten);
@@ -859,7 +864,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
     const auto recall_of = [&](uint32_t c) {
-      return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c], sample.kinds);
+      return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c], sample);
     };
     host_walks->walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {

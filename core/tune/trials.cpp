@@ -146,7 +146,7 @@ double CalibrationQueries::allow_for(const Outcome& outcome, uint32_t answers, b
     const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
     error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
   }
-  const bool few = !are_rows() && outcome.queries < kGivenFew && answers <= kTogetherMost;
+  const bool few = !are_rows() && outcome.queries < kGivenFew && (answers <= kTogetherMost || in_islands_);
   const double least = few ? std::max(error, 1.0 / outcome.queries) : error;
   return std::max(error, errors_allowed(few && together) * least - kLeeway);
 }
