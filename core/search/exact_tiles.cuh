@@ -213,9 +213,9 @@ struct FloatSearch {
   }
 };
 
-/// A tile on tensor cores: a warp multiplies 32 queries with 32 rows, a lane 16 bytes of each of some of them.
-template <ExactTile kTileOfStep>
-struct TensorTile {
+/// Sums of integers on tensor cores: a warp multiplies 32 queries with 32 rows, a lane 16 bytes of each of some of them.
+template <bool kSigned, ExactTile kTileOfStep>
+struct IntegerSearch {
   using Args = ExactArgs;
   static constexpr ExactTile kTile = kTileOfStep;
   static constexpr uint32_t kThreads = kTile.threads;
@@ -227,18 +227,28 @@ struct TensorTile {
   static constexpr uint32_t kLaneRows = 2 * kAcross;
   static constexpr uint32_t kItems = kTile.queries + kTile.rows;
   static constexpr uint32_t kFetches = kItems * kPieces / kThreads;
+  static constexpr uint32_t kPanelColumns = 16 * kPieces;
   static_assert(kThreads * kWarpSide == kTile.queries * kTile.rows);
   static_assert(kItems * kPieces % kThreads == 0);
 
+  // The eight lanes that are served together read two items whole: 128 bytes side by side.
+  struct Shared {
+    uint4 pieces[2][kItems][kPieces];  // [buffer, queries then rows, 16 columns]
+    typename Candidates<kTile>::Shared candidates;
+  };
+
   const ExactArgs& args;
+  Shared& shared;
+  Candidates<kTile> candidates{args, shared.candidates};
   uint32_t lane = threadIdx.x % 32;
   uint32_t query_begin = blockIdx.x * kTile.queries;
   uint32_t warp_query = threadIdx.x / 32 % (kTile.queries / kWarpSide) * kWarpSide;
   uint32_t warp_row = threadIdx.x / 32 / (kTile.queries / kWarpSide) * kWarpSide;
   const uint8_t* sources[kFetches];  // vectors that this thread reads of, or null
+  uint4 fetched[kFetches];
   int32_t sums[kStrips][kAcross][4] = {};
 
-  __device__ explicit TensorTile(const ExactArgs& args) : args(args) {}
+  __device__ void run() { for_each_tile<kTile>(args, *this, candidates); }
 
   /// Which item, queries first, the i-th piece of this thread belongs to.
   static __device__ uint32_t item_of(uint32_t i) { return (threadIdx.x + i * kThreads) / kPieces; }
@@ -258,10 +268,27 @@ struct TensorTile {
     }
   }
 
+  __device__ void fetch(uint32_t row, uint32_t panel, uint32_t end) {
+    if (panel == 0) aim(row, end);
+    const uint32_t byte = panel * kPanelColumns + threadIdx.x % kPieces * 16;
+#pragma unroll
+    for (uint32_t i = 0; i < kFetches; ++i) {
+      fetched[i] = {0, 0, 0, 0};
+      if (sources[i] != nullptr && byte < args.row_stride)
+        fetched[i] = *reinterpret_cast<const uint4*>(sources[i] + byte);
+    }
+  }
+
+  __device__ void deposit(uint32_t buffer) {
+#pragma unroll
+    for (uint32_t i = 0; i < kFetches; ++i)
+      shared.pieces[buffer][item_of(i)][threadIdx.x % kPieces] = fetched[i];
+  }
+
   /// Products do not ask in which order columns come: a lane takes the columns of one piece, which lie together, and
   /// uses its words where the instruction expects others, of queries as of rows.
-  template <bool kSigned>
-  __device__ void multiply_panel(const uint4 (&pieces)[kItems][kPieces]) {
+  __device__ void accumulate(uint32_t buffer) {
+    const uint4(&pieces)[kItems][kPieces] = shared.pieces[buffer];
     uint4 queries[kStrips][2];
 #pragma unroll
     for (uint32_t q = 0; q < kLaneQueries; ++q)
@@ -280,60 +307,6 @@ struct TensorTile {
     }
   }
 
-  /// Of the lane's query `q` and row `i`.
-  __device__ int32_t sum(uint32_t q, uint32_t i) const { return sums[q / 2][i / 2][q % 2 * 2 + i % 2]; }
-  __device__ uint32_t query_in_tile(uint32_t q) const { return warp_query + 8 * q + lane / 4; }
-  __device__ uint32_t row_in_tile(uint32_t i) const { return warp_row + i / 2 * 8 + lane % 4 * 2 + i % 2; }
-  __device__ void clear(uint32_t q) {
-#pragma unroll
-    for (uint32_t i = 0; i < kLaneRows; ++i) sums[q / 2][i / 2][q % 2 * 2 + i % 2] = 0;
-  }
-};
-
-/// Sums of integers on tensor cores.
-template <bool kSigned, ExactTile kTileOfStep>
-struct IntegerSearch : TensorTile<kTileOfStep> {
-  using Tile = TensorTile<kTileOfStep>;
-  using Tile::args, Tile::kTile, Tile::kThreads, Tile::kPieces, Tile::kItems, Tile::kFetches;
-  using Tile::kLaneQueries, Tile::kLaneRows, Tile::sources, Tile::query_begin, Tile::sum, Tile::row_in_tile;
-  static constexpr uint32_t kPanelColumns = 16 * kPieces;
-
-  // The eight lanes that are served together read two items whole: 128 bytes side by side.
-  struct Shared {
-    uint4 pieces[2][kItems][kPieces];  // [buffer, queries then rows, 16 columns]
-    typename Candidates<kTile>::Shared candidates;
-  };
-
-  Shared& shared;
-  Candidates<kTile> candidates;
-  uint4 fetched[kFetches];
-
-  __device__ IntegerSearch(const ExactArgs& args, Shared& shared)
-      : Tile(args), shared(shared), candidates{args, shared.candidates} {}
-
-  __device__ void run() { for_each_tile<kTile>(args, *this, candidates); }
-
-  __device__ void fetch(uint32_t row, uint32_t panel, uint32_t end) {
-    if (panel == 0) Tile::aim(row, end);
-    const uint32_t byte = panel * kPanelColumns + threadIdx.x % kPieces * 16;
-#pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      fetched[i] = {0, 0, 0, 0};
-      if (sources[i] != nullptr && byte < args.row_stride)
-        fetched[i] = *reinterpret_cast<const uint4*>(sources[i] + byte);
-    }
-  }
-
-  __device__ void deposit(uint32_t buffer) {
-#pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i)
-      shared.pieces[buffer][Tile::item_of(i)][threadIdx.x % kPieces] = fetched[i];
-  }
-
-  __device__ void accumulate(uint32_t buffer) {
-    Tile::template multiply_panel<kSigned>(shared.pieces[buffer]);
-  }
-
   /// The values of rows and queries are read before the first candidate is written, so that the
   /// loads need not wait for each other.
   __device__ void finish(uint32_t tile_row, uint32_t end) {
@@ -347,7 +320,7 @@ struct IntegerSearch : TensorTile<kTileOfStep> {
     }
 #pragma unroll
     for (uint32_t q = 0; q < kLaneQueries; ++q) {
-      const uint32_t place = Tile::query_in_tile(q);
+      const uint32_t place = query_in_tile(q);
       const uint32_t query = query_begin + place;
       if (query < args.query_count) {
         const Key worst = candidates.worst(place);
@@ -357,7 +330,7 @@ struct IntegerSearch : TensorTile<kTileOfStep> {
           consider_all(q, place, args.metric == ANN_METRIC_COSINE ? args.query_norms[query] : 0, norms,
                        tile_row, end, worst);
       }
-      Tile::clear(q);
+      clear(q);
     }
   }
 
@@ -392,6 +365,16 @@ struct IntegerSearch : TensorTile<kTileOfStep> {
         candidates.consider(place, args.first_row + row,
                             to_distance(static_cast<float>(sum(q, i)), args.metric, norm, norms[i]), worst);
     }
+  }
+
+ private:
+  /// Of the lane's query `q` and row `i`.
+  __device__ int32_t sum(uint32_t q, uint32_t i) const { return sums[q / 2][i / 2][q % 2 * 2 + i % 2]; }
+  __device__ uint32_t query_in_tile(uint32_t q) const { return warp_query + 8 * q + lane / 4; }
+  __device__ uint32_t row_in_tile(uint32_t i) const { return warp_row + i / 2 * 8 + lane % 4 * 2 + i % 2; }
+  __device__ void clear(uint32_t q) {
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneRows; ++i) sums[q / 2][i / 2][q % 2 * 2 + i % 2] = 0;
   }
 };
 
