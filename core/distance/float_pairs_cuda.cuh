@@ -3,9 +3,8 @@
 //
 // Thread t of the warp is lanes 2 t and 2 t + 1 of the CPU's 64, so that a read brings two columns, of halves in one
 // word. The fold goes by threads 8, 16, 4, 2 and 1 apart, which are the CPU's lanes 16, 32, 8, 4 and 2 apart, and ends
-// with the two of a thread. Of four pairs each thread gives away two and then one, as LaneSums does: 12 exchanges
-// instead of 40.
-//
+// with the two of a thread. Of four pairs each thread gives away two and then one, as LaneSums does: 12 exchanges, and
+// one that brings the sums where they are wanted, instead of 40. Threads of lanes t and t + 32 took 24.
 #pragma once
 
 #include "distance/lanes_cuda.h"
@@ -24,10 +23,11 @@ __device__ float2 floats_at(const uint8_t* row, uint32_t column) {
   }
 }
 
-/// Folds one of the two lanes that each thread has of every pair, but for the other; leaves it in sums[0], of pair p
-/// where folded_at(p) says.
+/// Folds one of a thread's two lanes, of all pairs: sums[0] becomes the sum of pair p on the lane folded_at(p) and some
+/// others.
 template <uint32_t kPairs>
 struct PairFold {
+  static_assert(kPairs <= 32 && (kPairs & (kPairs - 1)) == 0);
   static constexpr uint32_t kSteps = 5;
   static constexpr __device__ uint32_t apart(uint32_t step) { return step < 2 ? 8 << step : 16 >> step; }
 

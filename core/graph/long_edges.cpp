@@ -394,6 +394,11 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   return chosen;
 }
 
+bool have_both_kinds(const CopiesOf* kinds, uint32_t count) {
+  const auto has = [&](CopiesOf kind) { return std::find(kinds, kinds + count, kind) != kinds + count; };
+  return has(CopiesOf::kHidden) && has(CopiesOf::kSeen);
+}
+
 void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream, const Allocator& memory) {
   const size_t count = drawn.rows.size();
   for (size_t i = count; i > 1; --i) {

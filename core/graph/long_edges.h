@@ -74,14 +74,18 @@ inline constexpr uint32_t kCopiesMost = 32;
 enum class CopiesOf : uint8_t { kNone, kHidden, kSeen, kMany };
 
 /// The queries to come that a row stands for: those that are no copies of rows, and those that are as often copies as
-/// rows are. One without copies stands for both. Where rows are masked, those with many copies, which find further ones,
-/// make up for the holes that masked copies leave: without them 50,000 rows of 5,000 codes got .953 of ten answers for .8,
-/// and .995 for .95. With them, where edges go past hidden rows, 100,000 of 10,000 codes got .976 of the first for .991.
+/// rows are. One without copies stands for both. Where rows are masked, those with many copies, which find further
+/// ones, make up for the holes that masked copies leave: without them 50,000 rows of 5,000 codes got .953 of ten
+/// answers for .8, and .995 for .95. With them, where edges go past hidden rows, 100,000 of 10,000 codes got .976 of
+/// the first for .991.
 constexpr bool stands_for_new(CopiesOf copies) {
   return copies == CopiesOf::kNone || copies == CopiesOf::kHidden;
 }
 constexpr bool stands_for_new_if_masked(CopiesOf copies) { return copies != CopiesOf::kSeen; }
 constexpr bool stands_for_copies(CopiesOf copies) { return copies != CopiesOf::kHidden; }
+
+/// Whether of the first `count` some hide their few copies and some see them.
+bool have_both_kinds(const CopiesOf* kinds, uint32_t count);
 
 /// Rows that stand for queries, and further rows with their codes, both ascending.
 struct DrawnRows {
@@ -104,7 +108,8 @@ struct DrawnRows {
 DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
                        uint64_t seed, uint64_t stream, const Execution& execution);
 
-/// Puts them in random order, in which the kinds are spread evenly.
+/// Puts them in random order, in which those that hide their few copies, those that see them and the others are spread
+/// evenly.
 void shuffle(DrawnRows& drawn, uint64_t seed, uint64_t stream, const Allocator& memory);
 
 /// Bytes that this takes at most beside what it returns, but for the rows that are wanted.

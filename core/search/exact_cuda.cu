@@ -12,7 +12,7 @@
 // panel (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the query's list; a
 // list that might overflow is sorted and cut to k, which gives the new k-th best, too (exact_lists.cuh). For rows in
 // random order about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists. A
-// last launch merges a query's lists, one a slice. Of one or two queries each has blocks of its own, which sum the rows
+// last launch merges a query's lists, one a slice. Of up to four queries each has blocks of its own, which sum the rows
 // as they come from memory (exact_stream.cuh).
 //
 // Many queries. The first rows of all are summed as for few queries, and leave each query a bound. Then launches of
@@ -344,7 +344,8 @@ class Search {
 
   /// Compares the batch with a chunk of rows, in launches short enough for the monitor.
   void compare(const ExactArgs& args, uint64_t first_row, uint64_t row_count, uint64_t first_query) const {
-    const uint64_t columns = uint64_t{args.query_count} * args.dim;
+    constexpr uint32_t kColumns = 64;  // of narrow rows, which take as long
+    const uint64_t columns = uint64_t{args.query_count} * std::max(args.dim, kColumns);
     const uint64_t rows_of_time = std::max(kLaunchRowsMin, kernel_.launch_work / columns);
     const uint64_t launches = ceil_div(row_count, rows_of_time);
     const uint64_t even_rows = ceil_div(row_count, launches);

@@ -32,7 +32,8 @@ inline constexpr ExactTile kExactFewIntegers = {128, 32, 128};
 inline constexpr uint32_t kExactFewQueries = 16;    // of floats at most
 inline constexpr uint32_t kExactFewOfIntegers = 8;  // and of integers
 constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueries : kExactFewOfIntegers; }
-/// Of very few, each of which the rows stream by. A round has as many rows; of integers up to eight times as many.
+/// The tile of very few queries, for each of which the rows are read from memory. A round has 64 rows, of integers up
+/// to 512.
 inline constexpr ExactTile kExactStream = {512, 1, 64};
 inline constexpr uint32_t kExactStreamed = 4;      // queries at most
 inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least

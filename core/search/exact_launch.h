@@ -24,7 +24,7 @@ struct Care {
 struct ExactArgs {
   const uint8_t* rows;            // [row_count, row_stride] bytes
   const uint8_t* queries;         // [query_count, query_stride] bytes
-  const uint32_t* row_squares;    // [row_count] x.x, for L2 of integers
+  const uint32_t* row_squares;    // [row_count] x.x, for L2 of integers; null for up to four queries
   const uint32_t* query_squares;  // [query_count] q.q, likewise; of many floats the bits of |q - centre|^2
   // Of many queries, as exact_halves.cuh has them; null for few. Halves and scales are of floats alone:
   const uint8_t* row_halves;    // [row_count, 2, half_bytes], low parts behind the others

@@ -28,9 +28,9 @@ struct NearSums : QueryList<kMergeThreads> {
     uint32_t ends[kWarps];  // of what each warp has queued
   };
 
-  Shared& shared;
+  Shared& queues;
 
-  __device__ NearSums(const ExactArgs& args, Shared& shared) : List(args, shared), shared(shared) {}
+  __device__ NearSums(const ExactArgs& args, Shared& shared) : List(args, shared), queues(shared) {}
 
   __device__ void run() {
     load();
@@ -51,7 +51,7 @@ struct NearSums : QueryList<kMergeThreads> {
  private:
   __device__ void sum_queued(uint32_t first_row, uint32_t queued) {
     sum_all(queued, kPairs, [&](uint32_t first) {
-      const auto row = [&](uint32_t i) { return first_row + shared.queue[min(first + i, queued - 1)]; };
+      const auto row = [&](uint32_t i) { return first_row + queues.queue[min(first + i, queued - 1)]; };
       const uint32_t rows[kPairs] = {row(0), row(1), row(2), row(3)};
       const float distance = kIsInteger ? byte_distances(rows) : float_distances<1>(rows);
       if (lane < kPairs && first + lane < queued) consider(own_of(rows), distance);
@@ -96,10 +96,10 @@ struct NearSums : QueryList<kMergeThreads> {
     }
     own = __reduce_add_sync(kAllLanes, own);
     __syncthreads();  // the ends have been read
-    if (lane == 0) shared.ends[warp] = own;
+    if (lane == 0) queues.ends[warp] = own;
     __syncthreads();
     uint32_t all = 0;
-    for (uint32_t i = 0; i < kWarps; ++i) all += shared.ends[i];
+    for (uint32_t i = 0; i < kWarps; ++i) all += queues.ends[i];
     return all;
   }
 
@@ -114,19 +114,19 @@ struct NearSums : QueryList<kMergeThreads> {
       if (lane >= step) to += before;
     }
     __syncthreads();  // queue and ends have been read
-    if (lane == 31) shared.ends[warp] = to;
+    if (lane == 31) queues.ends[warp] = to;
     __syncthreads();
     uint32_t all = 0;
     for (uint32_t i = 0; i < kWarps; ++i) {
-      if (i < warp) to += shared.ends[i];
-      all += shared.ends[i];
+      if (i < warp) to += queues.ends[i];
+      all += queues.ends[i];
     }
     to -= own;
 #pragma unroll
     for (uint32_t i = 0; i < kWords; ++i) {
       if (i < from || i >= until) continue;
       for (uint32_t left = marks[i]; left != 0; left &= left - 1)
-        shared.queue[to++] = static_cast<uint16_t>((i * kThreads + threadIdx.x) * 32 +
+        queues.queue[to++] = static_cast<uint16_t>((i * kThreads + threadIdx.x) * 32 +
                                                    row_of_mark(__ffs(static_cast<int>(left)) - 1));
     }
     __syncthreads();

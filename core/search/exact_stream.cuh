@@ -6,11 +6,13 @@
 // of which a row of a warp takes some 60, most of them for the fold and its distance: 1,000,000 take 101 us.
 //
 // Each query reads all rows, those after the first from a cache where their blocks run side by side. Four queries of
-// 500,000 x 512 take 1.5 times as long as one, the tile as long; from five on the tile is faster on most sets.
+// 500,000 x 512 take 1.5 times as long as one, and the tile 1.7 times as long as these; from five on the tile is faster
+// on most sets.
 //
 //   floats     in the CPU's lanes and order (distance/float_pairs_cuda.cuh), four rows of a warp at once
 //   integers   16 bytes a lane: rows of up to 512 bytes by teams of 1 to 32 lanes, each with up to four rows at once;
-//              |x|^2 is summed beside the products, as the rows pass, instead of in a launch of its own
+//              |x|^2 is summed beside the products, as the rows pass, instead of in a launch of its own. ByteTeams
+//              (distance/byte_teams_cuda.cuh) have a size known as they are compiled, and all squares
 #pragma once
 
 #include "search/exact_sums.cuh"

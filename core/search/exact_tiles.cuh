@@ -213,7 +213,8 @@ struct FloatSearch {
   }
 };
 
-/// Sums of integers on tensor cores: a warp multiplies 32 queries with 32 rows, a lane 16 bytes of each of some of them.
+/// Sums of integers on tensor cores: a warp multiplies 32 queries with 32 rows, a lane 16 bytes of each of some of
+/// them.
 template <bool kSigned, ExactTile kTileOfStep>
 struct IntegerSearch {
   using Args = ExactArgs;

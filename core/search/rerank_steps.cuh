@@ -28,7 +28,11 @@ struct ExactRows {
     for (uint32_t i = 0; i < kRows; ++i)
       rows[i] = args.rows + uint64_t{numbers[i] == kNoRow ? 0 : numbers[i]} * args.row_stride;
     // Each lane has its row: the code for a distance, with its divisions, stands here once.
-    const float sum = is_float_element(kElement) ? sum_floats(rows) : sum_integers(rows);
+    float sum;
+    if constexpr (is_float_element(kElement))
+      sum = sum_floats(rows);
+    else
+      sum = sum_integers(rows);
     uint32_t number = numbers[0];
 #pragma unroll
     for (uint32_t i = 1; i < kRows; ++i) number = lane_number() == i ? numbers[i] : number;

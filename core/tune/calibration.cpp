@@ -135,8 +135,7 @@ Recall mean_of(const double* shares, uint32_t count, const CopiesOf* kinds, bool
 Recall mean_of(const double* shares, uint32_t count, const Sample& sample) {
   const CopiesOf* kinds = sample.kinds;
   if (kinds == nullptr) return mean_of(shares, count, kinds, stands_for_new);
-  for (const CopiesOf kind : {CopiesOf::kHidden, CopiesOf::kSeen})
-    if (std::find(kinds, kinds + count, kind) == kinds + count) return {0, 0, count};
+  if (!have_both_kinds(kinds, count)) return {0, 0, count};
   const auto stands = sample.masked != nullptr ? stands_for_new_if_masked : stands_for_new;
   const Recall unlike = mean_of(shares, count, kinds, stands);
   const Recall like = mean_of(shares, count, kinds, stands_for_copies);

@@ -28,8 +28,8 @@ inline constexpr uint32_t kBeamMin = 8;  // rows of the shortest list
 /// The shortest list for k answers.
 constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, ANN_BEAM_MAX); }
 
-/// Fewer queries that miss nothing say little of so many answers, which are found all or none on many sets, and in islands
-/// of any number: of 1,000,000 rows in islands .985 of a hundred was got for .999 by 64 given queries.
+/// Fewer queries that miss nothing say little of so many answers, which are found all or none on many sets, and in
+/// islands of any number: of 1,000,000 rows in islands .985 of a hundred was got for .999 by 64 given queries.
 inline constexpr uint32_t kGivenFew = 300;  // three in this many are kLeeway
 inline constexpr uint32_t kTogetherMost = 10;
 

@@ -28,9 +28,11 @@ constexpr double kAllOrNone =
 constexpr double kRecallMin = 0.7;    // below, the kind of failure does not matter,
 constexpr double kRecallMax = 0.991;  // and beyond, too few of them did
 
-/// The answers of exact search of which `depth` are left without held-out rows, each with `copies` copies at most.
+/// The answers of exact search of which `depth` are left without held-out rows, each with `copies` copies at most: with
+/// copies up to one row in sixteen is held out.
 constexpr uint32_t exact_depth(uint32_t depth, uint32_t copies) {
-  return std::min(depth + 1 + depth / 32 + 8 + copies, cuda::kExactMax);
+  const uint32_t held_out = copies != 0 ? depth / 12 : depth / 32;
+  return std::min(depth + 1 + held_out + 8 + copies, cuda::kExactMax);
 }
 
 }  // namespace
@@ -61,10 +63,11 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   }
   if (placement_ != nullptr) alone_ = lock_checking(placement_->hiding(), execution);
   const Allocator& memory = execution.memory;
-  const uint64_t hideable =
+  const uint64_t most =
       placement_ != nullptr ? hideable_with_copies(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
   DrawnRows drawn =
-      draw_queries(segment.codes, segment.graph, count, hideable, segment.seed, kSampleStream, execution);
+      draw_queries(segment.codes, segment.graph, count, most, segment.seed, kSampleStream, execution);
+  const uint64_t hideable = drawn.copies.empty() ? hideable_rows(dataset_.rows()) : most;
   have_copies_ = drawn.have_copies;
   count_ = static_cast<uint32_t>(drawn.rows.size());
   out_ = Array<uint32_t>(memory, drawn.rows.size() + drawn.copies.size());
@@ -255,7 +258,7 @@ Outcome Trials::first_of(uint32_t answers) const {
   const Outcome unlike = first_of(answers, stands);
   if (!queries().have_kinds()) return unlike;
   const Outcome like = first_of(answers, stands_for_copies);
-  if (unlike.queries == used_ || like.queries == used_) return {0, 0, expansions_, 0, used_};
+  if (!queries().have_both_kinds(used_)) return {0, 0, expansions_, 0, used_};
   return unlike.recall - unlike.error <= like.recall - like.error ? unlike : like;
 }
 

@@ -39,14 +39,14 @@ inline constexpr uint32_t kHiddenShare = 100;    // one row in this many at most
 inline constexpr uint32_t kHiddenFew = 1024;     // or this many rows, if they are
 inline constexpr uint32_t kHiddenFewShare = 16;  // at most one in this many
 
-/// With their copies, of which each has some.
-inline constexpr uint32_t kHiddenWithCopies = 8 * kHiddenFew;
+inline constexpr uint32_t kHiddenWithCopies = 8 * kHiddenFew;  // likewise with their copies
 
-/// The most rows that a device may hide. 200 of 20,000 missed by chance the queries without any hit: 1,000 queries
-/// had a recall of .977 where .99 was the target.
+/// The most rows without copies that a device may hide. 200 of 20,000 missed by chance the queries without any hit:
+/// 1,000 queries had a recall of .977 where .99 was the target.
 constexpr uint32_t hideable_rows(uint32_t rows) {
   return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenFew));
 }
+/// The same where each is hidden with its copies, of which it has some.
 constexpr uint32_t hideable_with_copies(uint32_t rows) {
   return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenWithCopies));
 }
@@ -91,8 +91,10 @@ class CalibrationQueries {
   MatrixView first(uint32_t most) const;
   /// Those from `first` up to `end`.
   MatrixView between(uint32_t first, uint32_t end) const;
-  /// Whether some that have copies see them and others do not, and which of them: of the two the lesser promise counts.
+  /// Whether some that have copies see them and others do not, of all and of the first of them, and which: of the two
+  /// the lesser promise counts.
   bool have_kinds() const { return !kinds_.empty(); }
+  bool have_both_kinds(uint32_t count) const { return gannet::have_both_kinds(kinds_.data(), count); }
   CopiesOf kind(uint32_t query) const { return kinds_.empty() ? CopiesOf::kNone : kinds_[query]; }
   /// The most copies of one of them that are held out with it.
   uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
@@ -183,7 +185,7 @@ class Trials {
   uint32_t runs = 0;
 
  private:
-  /// Without the queries whose copies are so.
+  /// Of the queries that stand for some to come.
   Outcome first_of(uint32_t answers, bool (*stands)(CopiesOf)) const;
   const float* answer_on_host(const Procedure& procedure, const SearchPlan& plan, uint64_t* expansions);
 
