@@ -158,7 +158,7 @@ struct Chooser {
     const double exact = exact_time(segment.dataset, batch);
     double least = two_lists ? two_lists_time(two_lists->effort, batch) : exact;
     if (!two_lists && request.k > kDeviceExactMax) return plan_beam();
-    if (two_lists && request.k <= kDeviceExactMax && exact < kAllRows * least) {
+    if (request.k <= kDeviceExactMax && exact < kAllRows * least) {
       best = exactly();
       least = exact;
     }

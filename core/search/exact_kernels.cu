@@ -7,16 +7,10 @@ namespace gannet::cuda {
 namespace exact_search {
 namespace {
 
-template <class Step>
-__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ typename Step::Args args) {
-  __shared__ typename Step::Shared shared;
-  Step{args, shared}.run();
-}
-
-/// Two blocks of a multiprocessor at least, whose reads hide each other's sorts.
-template <class Step>
-__global__ void __launch_bounds__(Step::kThreads, 2)
-    stream_kernel(const __grid_constant__ typename Step::Args args) {
+/// `kBlocks` of a multiprocessor at least; 0: as many as there is room for.
+template <class Step, uint32_t kBlocks = 0>
+__global__ void __launch_bounds__(Step::kThreads, kBlocks)
+    kernel(const __grid_constant__ typename Step::Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
@@ -59,8 +53,9 @@ using namespace exact_search;
 ExactKernel choose_exact_kernel(int32_t element, int32_t metric, uint32_t queries) {
   if (queries <= kExactStreamed) {
     constexpr uint32_t kPanelColumns = 1;  // of no account
+    constexpr uint32_t kBlocks = 2;        // whose reads hide each other's sorts
     const auto function =
-        is_float_element(element) ? stream_kernel<StreamSums<false>> : stream_kernel<StreamSums<true>>;
+        is_float_element(element) ? kernel<StreamSums<false>, kBlocks> : kernel<StreamSums<true>, kBlocks>;
     return {function, kExactStream, kPanelColumns, uint64_t{1} << 35};
   }
   if (element == ANN_U8) return integers<IntegerSearch<false, kExactFewIntegers>>();

@@ -63,8 +63,8 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   }
   if (placement_ != nullptr) alone_ = lock_checking(placement_->hiding(), execution);
   const Allocator& memory = execution.memory;
-  const uint64_t most =
-      placement_ != nullptr ? hideable_with_copies(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
+  const uint64_t most = placement_ != nullptr ? hideable_rows(dataset_.rows(), kHiddenWithCopies)
+                                              : dataset_.rows() / kHeldOutShare;
   DrawnRows drawn =
       draw_queries(segment.codes, segment.graph, count, most, segment.seed, kSampleStream, execution);
   const uint64_t hideable = drawn.copies.empty() ? hideable_rows(dataset_.rows()) : most;
@@ -255,10 +255,10 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
 
 Outcome Trials::first_of(uint32_t answers) const {
   const auto stands = queries().are_hidden() ? stands_for_new : stands_for_new_if_masked;
+  if (queries().have_kinds() && !queries().have_both_kinds(used_)) return {0, 0, expansions_, 0, used_};
   const Outcome unlike = first_of(answers, stands);
   if (!queries().have_kinds()) return unlike;
   const Outcome like = first_of(answers, stands_for_copies);
-  if (!queries().have_both_kinds(used_)) return {0, 0, expansions_, 0, used_};
   return unlike.recall - unlike.error <= like.recall - like.error ? unlike : like;
 }
 

@@ -38,17 +38,12 @@ inline constexpr uint32_t kRowsMin = 256;
 inline constexpr uint32_t kHiddenShare = 100;    // one row in this many at most is hidden on a device,
 inline constexpr uint32_t kHiddenFew = 1024;     // or this many rows, if they are
 inline constexpr uint32_t kHiddenFewShare = 16;  // at most one in this many
+inline constexpr uint32_t kHiddenWithCopies = 8 * kHiddenFew;  // instead of kHiddenFew, with their copies
 
-inline constexpr uint32_t kHiddenWithCopies = 8 * kHiddenFew;  // likewise with their copies
-
-/// The most rows without copies that a device may hide. 200 of 20,000 missed by chance the queries without any hit:
-/// 1,000 queries had a recall of .977 where .99 was the target.
-constexpr uint32_t hideable_rows(uint32_t rows) {
-  return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenFew));
-}
-/// The same where each is hidden with its copies, of which it has some.
-constexpr uint32_t hideable_with_copies(uint32_t rows) {
-  return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenWithCopies));
+/// The most rows that a device may hide, without copies or, with another `few`, with them. 200 of 20,000 missed by
+/// chance the queries without any hit: 1,000 queries had a recall of .977 where .99 was the target.
+constexpr uint32_t hideable_rows(uint32_t rows, uint32_t few = kHiddenFew) {
+  return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, few));
 }
 
 /// The number of queries for a calibration by two lists, of rows or of the caller's queries; 0 where they are too few.
