@@ -59,7 +59,11 @@ struct EncodeScaled {
   }
 
   __device__ void fill_table() const {
-    float* table = reinterpret_cast<float*>(code + kHeadBytes + 2 * args.row_stride);
+    const uint32_t table_at = kHeadBytes + 2 * args.row_stride;
+    float* table = reinterpret_cast<float*>(code + table_at);
+    // Walks read codes whole, the places behind the last cell too.
+    const uint32_t places = (args.code_bytes - table_at) / sizeof(float);
+    for (uint32_t place = args.cells + threadIdx.x; place < places; place += blockDim.x) table[place] = 0;
     if (is_wide()) return fill_square(table);
     for (uint32_t cell = threadIdx.x / kWarp; cell < args.cells; cell += warps()) {
       const float sum = product(args.centres + (uint64_t{cell} + 1) * args.dim);
