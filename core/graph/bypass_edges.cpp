@@ -49,15 +49,21 @@ struct Bypass {
   }
 
   /// The row nearest to `row` within `reach`, and known to it without `past`, among the ends of the edges of `past`; not
-  /// hidden rows, `row` itself or one of `own`. Equal distances by number; kNoRow where there is none.
+  /// hidden rows, `row` itself or one of `own`. Equal distances by number; kNoRow where there is none, or where too few
+  /// edges of `past` lead to `own`.
   uint32_t find_next(uint32_t row, AdjacencyRow own, uint32_t past, uint32_t reach) const {
     uint32_t candidates[ANN_DEGREE_MAX] = {};
     uint32_t distances[ANN_DEGREE_MAX];
     uint32_t count = 0;
+    uint32_t shared = 0;
     for (const uint32_t target : graph.row(past)) {
       if (!rule.may_lead(row, target)) continue;
-      if (std::find(own.begin(), own.end(), target) == own.end()) candidates[count++] = target;
+      if (std::find(own.begin(), own.end(), target) == own.end())
+        candidates[count++] = target;
+      else
+        ++shared;
     }
+    if (shared < BypassRule::shared_least(own.length)) return kNoRow;
     codes.distances(codes.data() + row * codes.stride(), candidates, count, distances);
     uint64_t keys[ANN_DEGREE_MAX];
     uint64_t* end = keys;

@@ -1,13 +1,13 @@
 // A search graph of the CPU without some of its rows, so that these are queries which the graph has never held.
 //
 // An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows that the
-// hidden one has edges to, if a list of near rows could have held it: the row's own list reaches as far, and two other
-// neighbours of the row lead there too. So a walk finds the rows that it would find had the hidden row never been
-// there. Masking the row alone leaves a hole: in a pruned graph its neighbours are linked through it, and a walk then
-// needs a beam 1.2 times as long on SIFT, words and patches as queries of the same law do. Without the first bound
-// neighbours of a hidden row are linked at any distance: with 1M rows of 30 intrinsic dimensions searches for .9 had a
-// recall of .877, with it at worst .012 too little (4,000 queries, k of 1 and 10); walks of 1M SIFT rows take 4 % more
-// distances for the wanted recall.
+// hidden one has edges to, if a list of near rows could have held it: the row's own list reaches as far, two other
+// neighbours of the row lead there too, and the row shares neighbours with the hidden one. So a walk finds the rows
+// that it would find had the hidden row never been there. Masking the row alone leaves a hole: in a pruned graph its
+// neighbours are linked through it, and a walk then needs a beam 1.2 times as long on SIFT, words and patches as
+// queries of the same law do. Without the first bound neighbours of a hidden row are linked at any distance: with 1M
+// rows of 30 intrinsic dimensions searches for .9 had a recall of .877, with it at worst .012 too little (4,000
+// queries, k of 1 and 10); walks of 1M SIFT rows take 4 % more distances for the wanted recall.
 //
 // Without the second a hidden row joins rows that the lists never had together. Where lists miss many neighbours, in
 // many dimensions, hidden rows then are easier to find than queries: missed of ten by a beam of 64, by rows in the graph
@@ -21,6 +21,13 @@
 // of which 1,000 are hidden, 4,000 queries for ten, asked .9 and .95, less than asked: .015 and .021 with one, with two
 // nothing and .006; 10,000 rows, of which 833 were hidden, .051 and .041. A tenth of hidden rows' miss was asked for beside
 // that with one. SIFT 100k, words, patches and gist get the same beams as then for .9, .95 and .98, or one more or less.
+//
+// Without the third the neighbours of a hidden row know each other where those of queries do not. Rows at radii
+// exp(2 N(0, 1)), 32 columns, have their neighbours nearer to the centre in all directions, and share .95 of 48 edges with
+// one of them; even columns 2.3, SIFT 3.2 of 32, words 8.2 of 48. Of 100,000 such rows searches of ten for .8, .9 and .95
+// got .728, .850 and .922, if one neighbour has to be shared .775, .882 and .940, if one for each 32 edges begun .802, .898
+// and .949. Beams of SIFT, words, patches and gist stay as they were, of even columns (48 edges) they are a twentieth
+// longer.
 //
 // place/bypass_edges_cuda.h makes a copy on a device, where one other neighbour is enough if few rows are hidden;
 // here the edges themselves are changed and put back, which takes the memory of the edges to hidden rows alone and lets

@@ -15,7 +15,8 @@ struct BypassRule {
   }
 
   /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet, it is no farther than the row's
-  /// own list reaches and as many of the row's other neighbours as are asked for lead there.
+  /// own list reaches, as many of the row's other neighbours as are asked for lead there, and the row shares neighbours
+  /// with the hidden one.
   constexpr bool may_lead(uint32_t row, uint32_t target) const {
     return target != kNoRow && target != row && !hides(target);
   }
@@ -25,6 +26,10 @@ struct BypassRule {
     constexpr uint64_t kManyHidden = 64;  // one row in fewer
     return hidden_rows * kManyHidden > rows ? 2 : 1;
   }
+
+  /// Rows to which a row and the hidden one both have edges, at least, where an edge may go past: else the hidden row's
+  /// neighbours do not know each other, and are found one by one by queries.
+  static constexpr uint32_t shared_least(uint32_t places) { return (places + 31) / 32; }
 
   /// Places of a row's edges that hold its own list: behind the first half are those that others have added.
   static constexpr uint32_t own_places(uint32_t places) { return places / 2; }

@@ -4,7 +4,8 @@
 //   hidden    a row that is to be left out, and one of them to which the row has an edge
 //   next      the nearest to the row of hidden's edges, none that is hidden, the row's own or there already, nor
 //             farther than the row's own list reaches, and known: known_by other neighbours of the row lead there, too;
-//             where there is none, the row's first edge once more
+//             where there is none, or the row and the hidden one share too few neighbours, the row's first edge
+//             once more
 //
 // Without that reach a walk that has come to one neighbour of a hidden row knows the others. Where rows have few
 // common neighbours no list would ever have had those edges: with 1M rows of 30 intrinsic dimensions searches that
@@ -88,14 +89,20 @@ struct Bypass {
   __device__ uint32_t find_next(uint32_t hidden, const uint32_t* from, uint32_t farthest) const {
     const uint32_t* edges = args.graph.fixed_row(hidden);
     ListEntry candidates[kPlacesOfLane];
+    uint32_t shared = 0;
 #pragma unroll
     for (uint32_t part = 0; part < kPlacesOfLane; ++part) {
       const uint32_t place = part * kWarp + lane_number();
       const uint32_t target = place < args.graph.stride ? edges[place] : kNoRow;
-      if (!BypassRule{args.hidden}.may_lead(row, target) || is_there(target)) continue;
+      if (!BypassRule{args.hidden}.may_lead(row, target)) continue;
+      if (is_there(target)) {
+        ++shared;
+        continue;
+      }
       const uint32_t distance = compare(target);
       if (distance <= farthest) candidates[part] = {distance, target};
     }
+    if (__reduce_add_sync(kAllLanes, shared) < BypassRule::shared_least(args.graph.stride)) return kNoRow;
     while (true) {
       ListEntry best;
 #pragma unroll

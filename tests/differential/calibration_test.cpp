@@ -10,6 +10,7 @@
 #include "../scale.h"
 #include "catch.h"
 #include "graph/bypass_edges.h"
+#include "graph/bypass_rule.h"
 #include "index/index.h"
 #include "made_data.h"
 #include "search/best_first.h"
@@ -349,7 +350,8 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     RowSet hidden({}, kRows);
     for (uint32_t row = 3; row < kRows; row += 20) hidden.insert(row);
     uint32_t changed = 0;
-    uint32_t unknown = 0;  // nearer rows to which fewer than two other neighbours lead
+    uint32_t unknown = 0;   // nearer rows to which fewer than two other neighbours lead
+    uint32_t strangers = 0;  // hidden rows with too few of a row's neighbours
     {
       const BypassEdges bypass(data.codes, graph, hidden.words().data(), {{}, 2, nullptr});
       for (uint32_t row = 0; row < kRows; ++row) {
@@ -371,16 +373,19 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
           if (wanted != kNoRow && !hidden.holds(row) && hidden.holds(wanted)) {
             const AdjacencyRow theirs = graph.row(own[place]);
             uint64_t nearest = UINT64_MAX;
+            uint32_t shared = 0;
             for (const uint32_t target : theirs) {
               if (target == kNoRow || target == row || hidden.holds(target)) continue;
-              if (std::find(own.begin(), own.end(), target) != own.end() ||
-                  data.distance(row, target) > reach)
-                continue;
+              const bool is_own = std::find(own.begin(), own.end(), target) != own.end();
+              shared += is_own ? 1 : 0;
+              if (is_own || data.distance(row, target) > reach) continue;
               unknown += known[target] < 2 ? 1 : 0;
               if (known[target] >= 2)
                 nearest = std::min(nearest, uint64_t{data.distance(row, target)} << 32 | target);
             }
-            if (nearest != UINT64_MAX) wanted = static_cast<uint32_t>(nearest);
+            const bool are_strangers = shared < BypassRule::shared_least(now.length);
+            strangers += are_strangers ? 1 : 0;
+            if (nearest != UINT64_MAX && !are_strangers) wanted = static_cast<uint32_t>(nearest);
           }
           REQUIRE(now.targets[place] == wanted);
           changed += own[place] != wanted ? 1 : 0;
@@ -390,6 +395,7 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     }
     REQUIRE(changed > kRows / 2);
     REQUIRE(unknown > 0);
+    REQUIRE(strangers > 0);
     REQUIRE(std::equal(before.begin(), before.end(), graph.edges.begin(), graph.edges.end()));
   }
 }

@@ -17,6 +17,7 @@
 #include "graph/long_edges.h"
 #include "graph/long_edges_cuda.h"
 #include "graph/search_graph_cuda.h"
+#include "graph/bypass_rule.h"
 #include "knn/cells_cuda.h"
 #include "knn/exact_knn.h"
 #include "knn/exact_knn_cuda.h"
@@ -203,7 +204,8 @@ double code_distance(const Codes& codes, uint32_t a, uint32_t b) {
 }
 
 /// Whether every edge that is not led on stands as it was, and the others lead to the nearest within the reach of the
-/// row's own list that `known_by` of its other neighbours lead to, or where its first edge leads.
+/// row's own list that `known_by` of its other neighbours lead to, if the row shares neighbours with the hidden one, or
+/// where its first edge leads.
 void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t known_by) {
   const Dataset dataset = rows.dataset(ANN_METRIC_L2);
   const Codes codes(dataset, 1, Execution());
@@ -252,11 +254,15 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t 
       if (hidden(target) && !hidden(row)) {
         const uint32_t* beyond = edges.data() + uint64_t{target} * degree;
         double nearest = INFINITY;
+        uint32_t shared = 0;
         for (const uint32_t* next = beyond; next < beyond + degree; ++next) {
-          if (*next != kNoRow && *next != row && !hidden(*next) && known(*next) &&
-              std::find(own.begin(), own.end(), *next) == own.end())
+          if (*next == kNoRow || *next == row || hidden(*next)) continue;
+          if (std::find(own.begin(), own.end(), *next) != own.end())
+            ++shared;
+          else if (known(*next))
             nearest = std::min(nearest, code_distance(codes, row, *next));
         }
+        if (shared < BypassRule::shared_least(degree)) nearest = INFINITY;
         const uint32_t next = found[row * degree + place];
         const std::string where = "row " + std::to_string(row) + ", place " + std::to_string(place);
         // Sums of floats are rounded: at the very reach either is right.
