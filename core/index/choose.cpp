@@ -389,8 +389,9 @@ struct Chooser {
     effort.from_groups = !target.on_device() && calibration.from_groups().lists &&
                          beam_of(effort.knob) <= EntryGroups::kListMost;
     if (edges_are_given) return effort;
+    const SearchGraph& graph = placed.segment.graph;
     effort.edges_part =
-        calibration.edges_part(request.k, request.recall, !placed.segment.graph.heads.empty());
+        calibration.edges_part(request.k, request.recall, by_product() || !graph.heads.empty(), graph.degree);
     if (effort.edges_part < kAllEdges)
       effort.recall =
           std::max(double{request.recall}, calibration.recall_of_part(request.k, effort.edges_part));

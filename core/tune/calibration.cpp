@@ -23,7 +23,7 @@ constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries of each curve: where they are like those to come, and where rows are masked.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
-constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
+constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 128, 16};
 constexpr uint32_t kTruthQueries =
     512;                               // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;     // of codes, from which on half of the sample is used
@@ -37,6 +37,7 @@ constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers
 
 constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
 constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
+constexpr uint32_t kAllTenths = 10;
 
 /// `tenths` of it, rounded up. Knobs of beams are whole numbers, as files hold them.
 constexpr uint32_t tenths_of(uint32_t whole, uint32_t tenths) { return (whole * tenths + 9) / 10; }
@@ -914,21 +915,38 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
 }
 
-uint32_t Calibration::edges_part(uint32_t k, float recall, bool in_steps) const {
-  if (empty() || k == 0) return kAllEdges;
+uint32_t Calibration::edges_part(uint32_t k, float recall, bool in_steps, uint32_t degree) const {
+  if (empty() || k == 0 || degree == 0) return kAllEdges;
   const double knob = curves_.knob(k, recall);
-  const double share = knob / shortest_beam(k);
-  if (in_steps && share < 1) {
-    uint32_t part = kAllEdges;
-    for (const uint32_t tenths : kTenthsTried)
-      if (tenths_of(shortest_beam(k), tenths) >= knob) part = tenths_of(kAllEdges, tenths);
-    return part;
+  // Rows have whole edges: a place between two parts that were tried is one between the edges that these had.
+  uint32_t above = kAllTenths;
+  for (const uint32_t tenths : kTenthsTried) {
+    const double low = tenths_of(shortest_beam(k), tenths);
+    const double high = tenths_of(shortest_beam(k), above);
+    if (low == high)
+      continue;  // of a short list several parts are the same knob, which stands for the largest
+    if (low > knob) {
+      above = tenths;
+      continue;
+    }
+    if (low == knob) return tenths_of(kAllEdges, tenths);
+    if (in_steps) break;
+    const uint32_t from = edges_read(degree, tenths_of(kAllEdges, tenths));
+    const uint32_t to = edges_read(degree, tenths_of(kAllEdges, above));
+    const auto more =
+        static_cast<uint32_t>(std::ceil((to - from) * std::min(1.0, (knob - low) / (high - low))));
+    return std::min((from + more) * kAllEdges / degree, kAllEdges);
   }
-  return static_cast<uint32_t>(std::clamp(std::ceil(share * kAllEdges), 1.0, double{kAllEdges}));
+  return tenths_of(kAllEdges, above);
 }
 
 double Calibration::recall_of_part(uint32_t k, uint32_t edges_part) const {
-  return curves_.recall(k, static_cast<double>(shortest_beam(k)) * edges_part / kAllEdges);
+  for (size_t i = 0; i < std::size(kTenthsTried); ++i) {
+    const double knob = tenths_of(shortest_beam(k), kTenthsTried[i]);
+    const bool is_first = i == 0 || knob != tenths_of(shortest_beam(k), kTenthsTried[i - 1]);
+    if (is_first && tenths_of(kAllEdges, kTenthsTried[i]) <= edges_part) return curves_.recall(k, knob);
+  }
+  return 0;
 }
 
 float Calibration::recall(uint32_t k, uint32_t beam) const {

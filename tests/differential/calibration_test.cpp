@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -36,6 +37,20 @@ std::vector<float> made_floats(uint32_t rows, uint32_t dim, uint64_t seed) {
   for (size_t i = 0; i < values.size(); ++i) {
     for (uint64_t part = 0; part < 4; ++part)
       values[i] += static_cast<float>(random_below(2001, seed, part, i)) / 1000 - 1;
+  }
+  return values;
+}
+
+/// Directions nearly evenly about the origin, at radii of about exp(2 N(0, 1)): neighbours of a row lie nearer to the
+/// origin in all directions, and do not know each other.
+std::vector<float> made_radii(uint32_t rows, uint32_t dim, uint64_t seed) {
+  std::vector<float> values = made_floats(rows, dim, seed);
+  const std::vector<float> exponents = made_floats(rows, 1, seed + 100);
+  for (uint32_t row = 0; row < rows; ++row) {
+    float* vector = values.data() + size_t{row} * dim;
+    const float length = std::sqrt(std::inner_product(vector, vector + dim, vector, 0.0f));
+    for (uint32_t column = 0; column < dim; ++column)
+      vector[column] *= std::exp(1.73f * exponents[row]) / length;
   }
   return values;
 }
@@ -291,8 +306,10 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
         const auto starts = static_cast<double>(segment.graph.entries.size());
         double least = exact_work(segment.dataset, queries, k);
         const Procedure* wanted = &kExact;
+        const bool in_steps = !segment.graph.heads.empty();
         const double edges =
-            static_cast<double>(calibration.edges_part(k, recall, !segment.graph.heads.empty())) / kAllEdges;
+            static_cast<double>(calibration.edges_part(k, recall, in_steps, segment.graph.degree)) /
+            kAllEdges;
         const double by_beam = walk_work(segment.graph, row_bytes, calibration.beam(k, recall) * edges);
         if (calibration.reaches(k, recall) && by_beam <= least) {
           least = by_beam;
@@ -350,7 +367,7 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     RowSet hidden({}, kRows);
     for (uint32_t row = 3; row < kRows; row += 20) hidden.insert(row);
     uint32_t changed = 0;
-    uint32_t unknown = 0;   // nearer rows to which fewer than two other neighbours lead
+    uint32_t unknown = 0;    // nearer rows to which fewer than two other neighbours lead
     uint32_t strangers = 0;  // hidden rows with too few of a row's neighbours
     {
       const BypassEdges bypass(data.codes, graph, hidden.words().data(), {{}, 2, nullptr});
@@ -623,6 +640,21 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
   }
 }
 
+TEST_CASE("rows whose neighbours do not know each other promise no more than queries find") {
+  constexpr uint32_t kDim = 32;
+  constexpr uint32_t kQueries = 2000;
+  const std::vector<float> rows = made_radii(fewer(90000), kDim, 12);
+  const std::vector<float> values = made_radii(kQueries, kDim, 13);
+  const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
+  GroundTruth truth(*built, view_of_floats(values, kDim), 10);
+  for (const float recall : {0.8f, 0.9f, 0.95f}) {
+    SearchCounts counts;
+    const double got = truth.recall_of(BeamPlan{built->calibration.known().beam(10, recall)}, &counts);
+    CAPTURE(recall);
+    REQUIRE(got >= recall - 0.01);
+  }
+}
+
 TEST_CASE("what the shortest beam finds more of than is asked for takes fewer edges of a row") {
   constexpr uint32_t kDim = 8;
   constexpr uint32_t kQueries = 1000;
@@ -676,6 +708,50 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
     request.params.occlusion_max = 5;
     REQUIRE(std::get<BeamPlan>(choose(*built, nullptr, request, {}).plan).edges_part == kAllEdges);
   }
+}
+
+TEST_CASE(
+    "between two parts of the edges that were tried lies one of as many edges as the recall lies between "
+    "theirs") {
+  constexpr uint32_t kDegree = 32;
+  const std::vector<float> rows = made_floats(fewer(30000), 8, 10);
+  const auto built = built_of(view_of_floats(rows, 8), ANN_METRIC_L2, ANN_ON);
+  const Calibration& calibration = built->calibration.known();
+  std::vector<uint32_t> tried;  // tenths, of those with the same knob the largest
+  const auto part_of = [](uint32_t tenths) { return (kAllEdges * tenths + 9) / 10; };
+  uint32_t between = 0;
+  for (const uint32_t k : {1u, 10u, 40u, 100u}) {
+    const uint32_t beam = std::max(k, 8u);
+    const auto knob_of = [&](uint32_t tenths) { return static_cast<double>((beam * tenths + 9) / 10); };
+    tried.clear();
+    for (const uint32_t tenths : {10u, 8u, 6u, 5u, 4u, 3u})
+      if (tried.empty() || knob_of(tenths) != knob_of(tried.front())) tried.insert(tried.begin(), tenths);
+    for (float recall = 0.8f; recall < 0.99f; recall += 0.001f) {
+      const double knob = calibration.curves().knob(k, recall);
+      const uint32_t edges = edges_read(kDegree, calibration.edges_part(k, recall, false, kDegree));
+      const uint32_t part_in_steps = calibration.edges_part(k, recall, true, kDegree);
+      CAPTURE(k, recall, knob);
+      const auto above =
+          std::ranges::find_if(tried, [&](uint32_t tenths) { return knob_of(tenths) >= knob; });
+      if (above == tried.end()) {
+        REQUIRE(edges == kDegree);
+        REQUIRE(part_in_steps == kAllEdges);
+        continue;
+      }
+      REQUIRE(part_in_steps == part_of(*above));
+      const uint32_t to = edges_read(kDegree, part_of(*above));
+      if (knob == knob_of(*above) || above == tried.begin()) {
+        REQUIRE(edges == to);
+        continue;
+      }
+      const uint32_t from = edges_read(kDegree, part_of(above[-1]));
+      const double share = (knob - knob_of(above[-1])) / (knob_of(*above) - knob_of(above[-1]));
+      REQUIRE(edges >= from + share * (to - from) - 1e-6);
+      REQUIRE(edges <= from + share * (to - from) + 1);
+      ++between;
+    }
+  }
+  REQUIRE(between > 20);
 }
 
 TEST_CASE("a part of a row's edges is rounded up") {
