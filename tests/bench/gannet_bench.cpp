@@ -88,7 +88,8 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"shells", static_cast<int32_t>(Law::kShells)},
                      {"scales", static_cast<int32_t>(Law::kScales)},
                      {"one_vector", static_cast<int32_t>(Law::kOneVector)},
-                     {"relu", static_cast<int32_t>(Law::kRelu)}};
+                     {"relu", static_cast<int32_t>(Law::kRelu)},
+                     {"radii", static_cast<int32_t>(Law::kRadii)}};
 const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
                         {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},

@@ -20,6 +20,14 @@ constexpr uint32_t kBases = 16;  // bases that the clusters share; more would on
 constexpr float kCentreDeviation = 1.5f;
 constexpr uint32_t kCandidates = 8;
 constexpr uint32_t kSiblingsMax = 2;
+constexpr std::array<float, 5> kShellRadii = {1, 3, 10, 30, 100};
+constexpr float kRadiiDeviation = 2.885f;  // of their logarithm to base two, 2 of the natural one
+
+// Between two powers of two a straight line, since an exponential function is not IEEE's.
+float about_power_of_two(float exponent) {
+  const float whole = std::floor(exponent);
+  return std::ldexp(1 + (exponent - whole), static_cast<int>(whole));
+}
 
 // Random numbers of one purpose ("stream"), one after the other.
 class Draws {
@@ -283,15 +291,16 @@ void MadeRows::make_row(Part part, uint64_t row, float* out) const {
       for (uint32_t j = 0; j < dim; ++j) out[j] = 0.01f * draws.normal() + (j == hot ? 1.0f : 0.0f);
       break;
     }
-    case Law::kShells: {
-      constexpr std::array<float, 5> radii = {1, 3, 10, 30, 100};
+    case Law::kShells:
+    case Law::kRadii: {
       double square = 0;
       for (uint32_t j = 0; j < dim; ++j) {
         out[j] = draws.normal();
         square += static_cast<double>(out[j] * out[j]);
       }
-      const float factor =
-          radii[draws.below(radii.size())] / static_cast<float>(std::sqrt(std::max(square, 1e-12)));
+      const float radius = set_.law == Law::kShells ? kShellRadii[draws.below(kShellRadii.size())]
+                                                    : about_power_of_two(kRadiiDeviation * draws.normal());
+      const float factor = radius / static_cast<float>(std::sqrt(std::max(square, 1e-12)));
       for (uint32_t j = 0; j < dim; ++j) out[j] *= factor;
       break;
     }

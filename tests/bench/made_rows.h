@@ -16,6 +16,7 @@
 //   outlier_column, outlier_row   as in clusters, a column 1,000 times as wide; one row 10,000 times as far
 //   offset      as in clusters, far from the origin
 //   shells      directions evenly about the origin, at lengths of 1, 3, 10, 30 or 100
+//   radii       directions evenly about the origin, at lengths of about exp(2 N(0, 1))
 //   scales      normal balls about centres, each .01, .03, .1, .3 or 1 times as wide
 //   one_vector  as in clusters, but for half of the rows, which are one vector
 //   one_hot     one column of 1 and noise on all
@@ -58,7 +59,8 @@ enum class Law {
   kShells,
   kScales,
   kOneVector,
-  kRelu
+  kRelu,
+  kRadii
 };
 enum class Part { kRows, kQueries, kForeignQueries };
 
