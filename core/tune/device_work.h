@@ -25,6 +25,24 @@
 //
 //   * 131 and 175 expansions for 100 answers, ** 33 and 42, *** 53 and 69, **** 48 and 62
 //
+// The first queries wait for a block's own steps. Fitted to one and to 100 queries from device memory (one NVIDIA H200,
+// rows as f32, in brackets bytes of codes and edges); us of a block of 16 warps for ten answers, of 8 for a hundred and at
+// the highest recall, as measured (33 us of the caller's less) and counted, with the mean expansions:
+//
+//                                          16 warps                            8 warps
+//                                  exp   one       100            exp   one        100
+//   words, cosine (128, 48)        22   33  38   38   41          48   82  89    88  100
+//                                  34   36  43   39   47         165  177 183   220  222
+//   words, product (128, 32)       79   44  44   89   48         154  102 108   140  125
+//                                 282   71  80  189  102         459           332  274
+//   patches (208, 32)              42   47  41   86   45          96   96 105   112  122
+//   five shells (48, 48)           71   58  55   87   63         110  137 132   158  157
+//                                 213  117 105  201  143         310  289 281   371  351
+//   ReLU (512, 32)                161  109  85  204  203         290  291 258   432  321
+//                                 267  110 121  260  337        1381  994 1042 2275 1339
+//
+// A batch waits for its longest walk, 1.3 times the mean as a rule; 100 queries of patches at .999 took 5 times as long.
+//
 // The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per
 // query of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step
 // of the longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
@@ -114,9 +132,11 @@ inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, const 
     const double longest = walk.capped ? 5000 : 12'500 * waiting(bytes);
     return batch_time(longest * edges, waiting(bytes) * (large ? 12 + 1.4 * edges : 1.2 * edges), batch);
   }
-  const double step = walk.warps == 8 ? 250 : 200;
+  const bool is_wide = walk.warps == 16;
+  const double share = walk.scaled ? 0.7 : 1;
+  const double step = share * (is_wide ? 450 : 950) * (1 + bytes / 1000) * (batch.queries > 1 ? 1.3 : 1);
   const double each = large ? (1 + bytes / 700) * (7 + 0.27 * edges) : waiting(bytes) * 0.56 * edges;
-  return batch_time(30'000 + step * edges, (walk.scaled ? 0.7 : 1) * walk.warps * each, batch);
+  return batch_time((is_wide ? 30'000 : 50'000) + step * edges, share * walk.warps * each, batch);
 }
 
 /// One list of a warp. Long beams leave room for fewer warps at once: 320 rows took SIFT 1.9 times as long as their
