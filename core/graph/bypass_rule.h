@@ -27,8 +27,9 @@ struct BypassRule {
     return hidden_rows * kManyHidden > rows ? 2 : 1;
   }
 
-  /// Rows to which a row and the hidden one both have edges, at least, where an edge may go past: else the hidden row's
-  /// neighbours do not know each other, and are found one by one by queries.
+  /// Rows to which a row and the hidden one both have edges, or edges of the row past hidden ones lead, at least, where an
+  /// edge may go past: else the hidden row's neighbours do not know each other, and are found one by one by queries. Where
+  /// rows are of unlike length, `places` are the row's own on the CPU and the longest row's on a device.
   static constexpr uint32_t shared_least(uint32_t places) { return (places + 31) / 32; }
 
   /// Places of a row's edges that hold its own list: behind the first half are those that others have added.

@@ -42,6 +42,48 @@ constexpr uint32_t kAllTenths = 10;
 /// `tenths` of it, rounded up. Knobs of beams are whole numbers, as files hold them.
 constexpr uint32_t tenths_of(uint32_t whole, uint32_t tenths) { return (whole * tenths + 9) / 10; }
 
+/// Whether a part of the edges has a knob of its own: of a short list several parts are one, that of the largest.
+bool has_own_knob(const KnobCurve& curve, size_t place) {
+  const uint32_t shortest = shortest_beam(curve.k);
+  const uint32_t larger = place == 0 ? shortest : tenths_of(shortest, kTenthsTried[place - 1]);
+  return tenths_of(shortest, kTenthsTried[place]) != larger;
+}
+
+/// The part of a row's edges, of kAllEdges, by which a curve reaches a recall. Rows have whole edges: a place between two
+/// parts that were tried is one between the edges that these had.
+uint32_t edges_part_of(const KnobCurve& curve, double recall, bool in_steps, uint32_t degree) {
+  const double knob = curve.knob(recall);
+  const uint32_t shortest = shortest_beam(curve.k);
+  if (knob >= shortest) return kAllEdges;
+  uint32_t above = kAllTenths;
+  for (size_t i = 0; i < std::size(kTenthsTried); ++i) {
+    if (!has_own_knob(curve, i)) continue;
+    const uint32_t tenths = kTenthsTried[i];
+    const double low = tenths_of(shortest, tenths);
+    if (low > knob) {
+      above = tenths;
+      continue;
+    }
+    if (low == knob) return tenths_of(kAllEdges, tenths);
+    if (in_steps) break;
+    const double share = (knob - low) / (tenths_of(shortest, above) - low);
+    const uint32_t from = edges_read(degree, tenths_of(kAllEdges, tenths));
+    const uint32_t to = edges_read(degree, tenths_of(kAllEdges, above));
+    const uint32_t edges = from + static_cast<uint32_t>(std::ceil((to - from) * share));
+    return std::min(edges * kAllEdges / degree, tenths_of(kAllEdges, above));
+  }
+  return tenths_of(kAllEdges, above);
+}
+
+/// The recall of the largest part that was tried and is no more than one; 0 where there is none.
+double edges_part_recall(const KnobCurve& curve, uint32_t part) {
+  for (size_t i = 0; i < std::size(kTenthsTried); ++i) {
+    if (has_own_knob(curve, i) && tenths_of(kAllEdges, kTenthsTried[i]) <= part)
+      return curve.recall(tenths_of(shortest_beam(curve.k), kTenthsTried[i]));
+  }
+  return 0;
+}
+
 /// Beams that are tried however little a comparison of all rows takes, for callers that name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
@@ -917,36 +959,18 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
 
 uint32_t Calibration::edges_part(uint32_t k, float recall, bool in_steps, uint32_t degree) const {
   if (empty() || k == 0 || degree == 0) return kAllEdges;
-  const double knob = curves_.knob(k, recall);
-  // Rows have whole edges: a place between two parts that were tried is one between the edges that these had.
-  uint32_t above = kAllTenths;
-  for (const uint32_t tenths : kTenthsTried) {
-    const double low = tenths_of(shortest_beam(k), tenths);
-    const double high = tenths_of(shortest_beam(k), above);
-    if (low == high)
-      continue;  // of a short list several parts are the same knob, which stands for the largest
-    if (low > knob) {
-      above = tenths;
-      continue;
-    }
-    if (low == knob) return tenths_of(kAllEdges, tenths);
-    if (in_steps) break;
-    const uint32_t from = edges_read(degree, tenths_of(kAllEdges, tenths));
-    const uint32_t to = edges_read(degree, tenths_of(kAllEdges, above));
-    const auto more =
-        static_cast<uint32_t>(std::ceil((to - from) * std::min(1.0, (knob - low) / (high - low))));
-    return std::min((from + more) * kAllEdges / degree, kAllEdges);
-  }
-  return tenths_of(kAllEdges, above);
+  uint32_t part = 0;
+  curves_.visit_next_to(k, [&](const KnobCurve& curve) {
+    part = std::max(part, edges_part_of(curve, recall, in_steps, degree));
+  });
+  return part;
 }
 
 double Calibration::recall_of_part(uint32_t k, uint32_t edges_part) const {
-  for (size_t i = 0; i < std::size(kTenthsTried); ++i) {
-    const double knob = tenths_of(shortest_beam(k), kTenthsTried[i]);
-    const bool is_first = i == 0 || knob != tenths_of(shortest_beam(k), kTenthsTried[i - 1]);
-    if (is_first && tenths_of(kAllEdges, kTenthsTried[i]) <= edges_part) return curves_.recall(k, knob);
-  }
-  return 0;
+  double least = 1;
+  curves_.visit_next_to(
+      k, [&](const KnobCurve& curve) { least = std::min(least, edges_part_recall(curve, edges_part)); });
+  return least;
 }
 
 float Calibration::recall(uint32_t k, uint32_t beam) const {

@@ -26,7 +26,8 @@
 // such a point is that part of the beam, rounded up, so that curves go on below it. One thread, k = 10, over 32, 20,
 // 16 and 12 edges: patches .964, .949, .935 and .914 in 10.9, 8.7, 8.2 and 7.2 us a query, words .919, .885, .853 in
 // 5.6, 5.1, 4.6, GIST .899, .842, .802 in 24.9, 19.4, 18.1. Longer beams over fewer edges are slower than the
-// shortest one over all at equal recall.
+// shortest one over all at equal recall. Between two such points a part has as many whole edges as the point lies between
+// theirs. In graphs with heads and by inner product only parts that were tried serve.
 //
 // SLACK is measured on the first 512 queries of the same sample with the same allowances, for k of 1, 10 and 100
 // (256 of them): one walk serves all k and the slacks of a stage (search/slack.h), a row is compared as stored
@@ -36,13 +37,13 @@
 // more by walks that start at covering heads (graph/covering_heads.h), which serve beside if they find more.
 //
 // Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16 for 1,000;
-// of masked rows 256, 64 and 16, with heads 512 for k of 1 and 10). One walk serves all curves and all beams up to four
+// of masked rows 256, 128 and 16, with heads 512 for k of 1 and 10). One walk serves all curves and all beams up to four
 // times its shortest one (search/best_first.h), in steps of a sixth; and a query that has found all true neighbours
 // keeps them with a longer beam: its walk ends, and is not repeated. (Up to twice, with walks that went on to the end,
 // calibration took a tenth more time on GIST, words and texts, a twentieth on patches.) A walk for each beam, in steps
-// of a third, took as long for a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers
-// all 256 are used: 64 queries may include none that walks do not reach at all, however many neighbours each has
-// (corners of a cube, k = 100: recall was .983 where .999 was wanted).
+// of a third, took as long for a quarter of the queries. Only where the masked rows have reached 0.999 of 100
+// answers all 256 are used: fewer queries may include none that walks do not reach at all, however many neighbours each
+// has (corners of a cube, k = 100: recall was .983 by 64 rows where .999 was wanted).
 #pragma once
 
 #include <algorithm>

@@ -97,6 +97,15 @@ class KnobCurves {
     return curves_[count_++];
   }
 
+  /// Calls visit(curve) for the curves that k answers go by: their own, or the next smaller and larger ones; beyond the
+  /// last that one. There must be a curve.
+  template <class Visit>
+  void visit_next_to(uint32_t k, const Visit& visit) const {
+    const uint32_t place = std::min(above(k), count_ - 1);
+    visit(curves_[place]);
+    if (place > 0 && curves_[place].k > k) visit(curves_[place - 1]);
+  }
+
   /// The value for k answers at a recall. Beyond the last curve rows keep their proportion to k. There must be a
   /// curve.
   double knob(uint32_t k, double recall) const;

@@ -42,6 +42,7 @@
 //                                 267  110 121  260  337        1381  994 1042 2275 1339
 //
 // A batch waits for its longest walk, 1.3 times the mean as a rule; 100 queries of patches at .999 took 5 times as long.
+// Batches of 133 to 500 queries, which eight warps answer, are between this and the table above, and were not fitted.
 //
 // The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per
 // query of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step

@@ -25,7 +25,7 @@ constexpr double kMarginOfMiss = 0.25;
 constexpr double kNearTheEnd = 0.003;
 constexpr double kAllOrNone =
     0.6;  // of the variance of queries that find all or none, from which on they count as such:
-constexpr double kRecallMin = 0.5;    // below, a point that promises .8 stands behind a cliff of its curve,
+constexpr double kRecallMin = 0.5;    // below, two lists find .8 behind a cliff of their curve,
 constexpr double kRecallMax = 0.991;  // and beyond, too few of them did
 
 /// The answers of exact search of which `depth` are left without held-out rows, each with `copies` copies at most: with

@@ -1,6 +1,7 @@
 // What calibration rests on: one walk that tells of many beams, and edges past rows that stand for queries.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -341,10 +342,20 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
   SearchRequest named{ANN_SEARCH_PARAMS_INIT, 0.95f, 100, 10, 10};
   named.params.procedure = ANN_SEARCH_SLACK;
   REQUIRE(choose(*built, nullptr, named, {}).effort.knob == calibration.slack().knob(10, 0.95f));
-  // By inner product there are none.
+  // By inner product there are none, and only parts of the edges that were tried serve.
   rows.resize(size_t{5000} * 24);
   const auto product = built_of(view_of_floats(rows, 24), ANN_METRIC_INNER_PRODUCT, ANN_ON);
   REQUIRE_FALSE(product->calibration.known().empty());
+  SearchRequest by_beam{ANN_SEARCH_PARAMS_INIT, 0.8f, 100, 100, 100};
+  by_beam.params.procedure = ANN_SEARCH_BEST_FIRST;
+  uint32_t parts = 0;
+  for (; by_beam.recall < 0.99f; by_beam.recall += 0.002f) {
+    const uint32_t part = std::get<BeamPlan>(choose(*product, nullptr, by_beam, {}).plan).edges_part;
+    CAPTURE(by_beam.recall);
+    REQUIRE(std::ranges::count(std::array{77u, 103u, 128u, 154u, 205u, kAllEdges}, part) == 1);
+    parts += part < kAllEdges ? 1 : 0;
+  }
+  REQUIRE(parts > 0);
   REQUIRE(product->calibration.known().slack().empty());
 }
 
@@ -368,7 +379,7 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     for (uint32_t row = 3; row < kRows; row += 20) hidden.insert(row);
     uint32_t changed = 0;
     uint32_t unknown = 0;    // nearer rows to which fewer than two other neighbours lead
-    uint32_t strangers = 0;  // hidden rows with too few of a row's neighbours
+    uint32_t strangers = 0;  // edges that would go past hidden rows with more of the row's neighbours
     {
       const BypassEdges bypass(data.codes, graph, hidden.words().data(), {{}, 2, nullptr});
       for (uint32_t row = 0; row < kRows; ++row) {
@@ -401,7 +412,7 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
                 nearest = std::min(nearest, uint64_t{data.distance(row, target)} << 32 | target);
             }
             const bool are_strangers = shared < BypassRule::shared_least(now.length);
-            strangers += are_strangers ? 1 : 0;
+            strangers += are_strangers && nearest != UINT64_MAX ? 1 : 0;
             if (nearest != UINT64_MAX && !are_strangers) wanted = static_cast<uint32_t>(nearest);
           }
           REQUIRE(now.targets[place] == wanted);
@@ -710,48 +721,77 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
   }
 }
 
-TEST_CASE(
-    "between two parts of the edges that were tried lies one of as many edges as the recall lies between "
-    "theirs") {
-  constexpr uint32_t kDegree = 32;
+TEST_CASE("between two parts of the edges that were tried lies one in proportion, of whole edges") {
+  constexpr uint32_t kDegree = 64;
   const std::vector<float> rows = made_floats(fewer(30000), 8, 10);
   const auto built = built_of(view_of_floats(rows, 8), ANN_METRIC_L2, ANN_ON);
   const Calibration& calibration = built->calibration.known();
-  std::vector<uint32_t> tried;  // tenths, of those with the same knob the largest
   const auto part_of = [](uint32_t tenths) { return (kAllEdges * tenths + 9) / 10; };
   uint32_t between = 0;
-  for (const uint32_t k : {1u, 10u, 40u, 100u}) {
-    const uint32_t beam = std::max(k, 8u);
-    const auto knob_of = [&](uint32_t tenths) { return static_cast<double>((beam * tenths + 9) / 10); };
-    tried.clear();
+  for (uint32_t place = 0; place < 3; ++place) {
+    const KnobCurve& curve = calibration.curves()[place];
+    const auto knob_of = [&](uint32_t tenths) {
+      return static_cast<double>((std::max(curve.k, 8u) * tenths + 9) / 10);
+    };
+    std::vector<uint32_t> tried;  // tenths, of those with the same knob the largest
     for (const uint32_t tenths : {10u, 8u, 6u, 5u, 4u, 3u})
       if (tried.empty() || knob_of(tenths) != knob_of(tried.front())) tried.insert(tried.begin(), tenths);
     for (float recall = 0.8f; recall < 0.99f; recall += 0.001f) {
-      const double knob = calibration.curves().knob(k, recall);
-      const uint32_t edges = edges_read(kDegree, calibration.edges_part(k, recall, false, kDegree));
-      const uint32_t part_in_steps = calibration.edges_part(k, recall, true, kDegree);
-      CAPTURE(k, recall, knob);
+      const double knob = curve.knob(recall);
+      const uint32_t part = calibration.edges_part(curve.k, recall, false, kDegree);
+      const uint32_t part_in_steps = calibration.edges_part(curve.k, recall, true, kDegree);
+      const uint32_t edges = edges_read(kDegree, part);
+      CAPTURE(curve.k, recall, knob);
       const auto above =
           std::ranges::find_if(tried, [&](uint32_t tenths) { return knob_of(tenths) >= knob; });
-      if (above == tried.end()) {
-        REQUIRE(edges == kDegree);
-        REQUIRE(part_in_steps == kAllEdges);
-        continue;
-      }
-      REQUIRE(part_in_steps == part_of(*above));
-      const uint32_t to = edges_read(kDegree, part_of(*above));
-      if (knob == knob_of(*above) || above == tried.begin()) {
-        REQUIRE(edges == to);
+      REQUIRE(part_in_steps == (above == tried.end() ? kAllEdges : part_of(*above)));
+      REQUIRE(part <= part_in_steps);
+      if (above == tried.end() || knob == knob_of(*above) || above == tried.begin()) {
+        REQUIRE(part == part_in_steps);
         continue;
       }
       const uint32_t from = edges_read(kDegree, part_of(above[-1]));
+      const uint32_t to = edges_read(kDegree, part_of(*above));
       const double share = (knob - knob_of(above[-1])) / (knob_of(*above) - knob_of(above[-1]));
       REQUIRE(edges >= from + share * (to - from) - 1e-6);
       REQUIRE(edges <= from + share * (to - from) + 1);
+      REQUIRE(calibration.recall_of_part(curve.k, part) <= curve.recall(knob_of(*above)));
+      if (*above < 10)
+        REQUIRE(calibration.recall_of_part(curve.k, part_of(*above)) == curve.recall(knob_of(*above)));
       ++between;
     }
   }
   REQUIRE(between > 20);
+}
+
+TEST_CASE("a part of the edges for numbers of answers between two curves is the larger of theirs") {
+  const std::vector<float> rows = made_floats(fewer(30000), 8, 10);
+  const auto built = built_of(view_of_floats(rows, 8), ANN_METRIC_L2, ANN_ON);
+  const Calibration& calibration = built->calibration.known();
+  for (const uint32_t degree : {32u, 48u, 64u, 96u}) {
+    for (const uint32_t k : {2u, 8u, 9u, 11u, 14u, 16u, 18u, 40u, 95u, 99u}) {
+      uint32_t before[4] = {};
+      for (float recall = 0.8f; recall < 0.99f; recall += 0.003f) {
+        CAPTURE(degree, k, recall);
+        const uint32_t low = k < 10 ? 1 : 10;
+        const uint32_t high = 10 * low;
+        for (const bool in_steps : {false, true}) {
+          const uint32_t part = calibration.edges_part(k, recall, in_steps, degree);
+          REQUIRE(part == std::max(calibration.edges_part(low, recall, in_steps, degree),
+                                   calibration.edges_part(high, recall, in_steps, degree)));
+          REQUIRE(calibration.recall_of_part(k, part) <= calibration.recall_of_part(low, part));
+          REQUIRE(calibration.recall_of_part(k, part) <= calibration.recall_of_part(high, part));
+        }
+        // More recall reads no fewer edges, of rows that are shorter than others neither.
+        const uint32_t part = calibration.edges_part(k, recall, false, degree);
+        const uint32_t lengths[4] = {degree, degree - 1, 2 * degree / 3, 5};
+        for (uint32_t i = 0; i < 4; ++i) {
+          REQUIRE(edges_read(lengths[i], part) >= before[i]);
+          before[i] = edges_read(lengths[i], part);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("a part of a row's edges is rounded up") {

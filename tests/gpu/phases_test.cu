@@ -205,8 +205,8 @@ double code_distance(const Codes& codes, uint32_t a, uint32_t b) {
 
 /// Whether every edge that is not led on stands as it was, and the others lead to the nearest within the reach of the
 /// row's own list that `known_by` of its other neighbours lead to, if the row shares neighbours with the hidden one, or
-/// where its first edge leads.
-void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t known_by) {
+/// where its first edge leads. How many would be led on if it did.
+uint64_t compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t known_by) {
   const Dataset dataset = rows.dataset(ANN_METRIC_L2);
   const Codes codes(dataset, 1, Execution());
   const KnnGraph graph = made_lists(rows.rows, degree, rows.rows + degree);
@@ -231,6 +231,7 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t 
                           codes.kind(), stream);
   const std::vector<uint32_t> found = to.fetch();
   uint64_t led_on = 0;
+  uint64_t strangers = 0;
   for (uint32_t row = 0; row < rows.rows; ++row) {
     std::vector<uint32_t> own(edges.begin() + row * degree, edges.begin() + (row + 1) * degree);
     std::vector<uint32_t> leading(rows.rows);  // neighbours of the row, to each
@@ -262,7 +263,10 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t 
           else if (known(*next))
             nearest = std::min(nearest, code_distance(codes, row, *next));
         }
-        if (shared < BypassRule::shared_least(degree)) nearest = INFINITY;
+        if (shared < BypassRule::shared_least(degree)) {
+          strangers += nearest <= reach ? 1 : 0;
+          nearest = INFINITY;
+        }
         const uint32_t next = found[row * degree + place];
         const std::string where = "row " + std::to_string(row) + ", place " + std::to_string(place);
         // Sums of floats are rounded: at the very reach either is right.
@@ -285,22 +289,25 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share, uint32_t 
   }
   // Of 3,000 rows three random neighbours lead to few.
   expect(led_on > 0 || rows.rows < 100 || degree < 4, "edges are led on");
+  return strangers;
 }
 
 void claim_led_on() {
+  uint64_t strangers = 0;
   std::vector<uint32_t> degrees = {2, 31, 32, 33, 64, 100};
   if (quick || race) degrees = {3, 33};
   for (const uint32_t known_by : {1u, 2u}) {
     for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_I8}, int32_t{ANN_F32}}) {
       for (const uint32_t degree : degrees) {
         for (const uint32_t dim : {1u, 20u, 128u, 131u})
-          compare_led_on(Rows(element, quick || race ? 200 : 3000, dim, Values::kClusters, dim), degree, 20,
-                         known_by);
+          strangers += compare_led_on(Rows(element, quick || race ? 200 : 3000, dim, Values::kClusters, dim),
+                                      degree, 20, known_by);
       }
-      compare_led_on(Rows(element, 500, 8, Values::kEqual, 1), 16, 2, known_by);
+      strangers += compare_led_on(Rows(element, 500, 8, Values::kEqual, 1), 16, 2, known_by);
     }
-    compare_led_on(Rows(ANN_U8, 1, 8, Values::kEqual, 1), 4, 2, known_by);
+    strangers += compare_led_on(Rows(ANN_U8, 1, 8, Values::kEqual, 1), 4, 2, known_by);
   }
+  expect(strangers > 0, "edges whose row and hidden row share too few neighbours");
 }
 
 /// Lists of one of two ways to find the same rows: nearest first, of rows at equal distance the smaller number.
