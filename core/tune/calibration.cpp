@@ -42,9 +42,10 @@ constexpr uint32_t kAllTenths = 10;
 /// `tenths` of it, rounded up. Knobs of beams are whole numbers, as files hold them.
 constexpr uint32_t tenths_of(uint32_t whole, uint32_t tenths) { return (whole * tenths + 9) / 10; }
 
-/// Whether a part of the edges has a knob of its own: of a short list several parts are one, that of the largest.
-bool has_own_knob(const KnobCurve& curve, size_t place) {
-  const uint32_t shortest = shortest_beam(curve.k);
+/// Whether a part of the edges, one of those tried, has a knob of its own for k answers: of a short list several parts are
+/// one, that of the largest.
+constexpr bool has_own_knob(uint32_t k, size_t place) {
+  const uint32_t shortest = shortest_beam(k);
   const uint32_t larger = place == 0 ? shortest : tenths_of(shortest, kTenthsTried[place - 1]);
   return tenths_of(shortest, kTenthsTried[place]) != larger;
 }
@@ -57,7 +58,7 @@ uint32_t edges_part_of(const KnobCurve& curve, double recall, bool in_steps, uin
   if (knob >= shortest) return kAllEdges;
   uint32_t above = kAllTenths;
   for (size_t i = 0; i < std::size(kTenthsTried); ++i) {
-    if (!has_own_knob(curve, i)) continue;
+    if (!has_own_knob(curve.k, i)) continue;
     const uint32_t tenths = kTenthsTried[i];
     const double low = tenths_of(shortest, tenths);
     if (low > knob) {
@@ -78,7 +79,7 @@ uint32_t edges_part_of(const KnobCurve& curve, double recall, bool in_steps, uin
 /// The recall of the largest part that was tried and is no more than one; 0 where there is none.
 double edges_part_recall(const KnobCurve& curve, uint32_t part) {
   for (size_t i = 0; i < std::size(kTenthsTried); ++i) {
-    if (has_own_knob(curve, i) && tenths_of(kAllEdges, kTenthsTried[i]) <= part)
+    if (has_own_knob(curve.k, i) && tenths_of(kAllEdges, kTenthsTried[i]) <= part)
       return curve.recall(tenths_of(shortest_beam(curve.k), kTenthsTried[i]));
   }
   return 0;
@@ -680,7 +681,8 @@ class PartWalks {
     for (uint32_t c = 0; c < std::min(curves, kKsMost); ++c)
       open_[c] = points[c].count() != 0 && points[c][0].knob == shortest_beam(kKs[c]) &&
                  promised(points[c][0]) > kPartsAbove;
-    for (const uint32_t tenths : kTenthsTried) {
+    for (size_t place = 0; place < std::size(kTenthsTried); ++place) {
+      const uint32_t tenths = kTenthsTried[place];
       if (!open_[0] && !open_[1] && !open_[2]) break;
       walk(tenths_of(kAllEdges, tenths));
       for (uint32_t c = 0; c < kKsMost; ++c) {
@@ -692,8 +694,7 @@ class PartWalks {
         const bool from_groups = workspaces_.front().starts_from_groups(shortest_beam(kKs[c]));
         const Measured point{knob, recall.mean, doubt_of(sample_, kKs[c], recall, of_several, from_groups)};
         open_[c] = promised(point) > kPartsAbove;
-        const bool is_new = counts[c] == 0 || found[c][counts[c] - 1].knob != knob;
-        if (open_[c] && is_new) found[c][counts[c]++] = point;
+        if (open_[c] && has_own_knob(kKs[c], place)) found[c][counts[c]++] = point;
       }
     }
     for (uint32_t c = 0; c < kKsMost; ++c) {
