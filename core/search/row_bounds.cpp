@@ -17,6 +17,10 @@ constexpr uint32_t kMeanRows = 256;
 constexpr double kOfLength = 0x1p-19;
 constexpr double kOfWhole = 0x1p-20;
 
+// Squares of lengths that no float loses anything of but by rounding.
+constexpr float kSquareMin = 1e-28f;
+constexpr float kSquareMax = 1e36f;
+
 constexpr uint64_t kFewestOfBytes = 12;  // coding a row takes as long as 10 queries do with it
 
 float above(double value) { return std::nextafter(static_cast<float>(value), INFINITY); }
@@ -30,7 +34,7 @@ RowBounds::RowBounds(const Dataset& dataset, const Execution& execution)
       tile_rows_(static_cast<uint32_t>(
           std::clamp<size_t>(kTileBytes / stride_ / kPackRows * kPackRows, kTileRowsMin, kTileRowsMax))),
       rounding_((dataset.dim() / 16 + 64) * 0x1p-23) {
-  if (dataset.metric() == ANN_METRIC_L2 && is_float_element(dataset.element())) find_centre(execution);
+  if (is_float_element(dataset.element())) find_centre(execution);
 }
 
 uint64_t RowBounds::fewest(int32_t element) {
@@ -39,16 +43,43 @@ uint64_t RowBounds::fewest(int32_t element) {
   return std::string_view(kernels().name).starts_with("avx512") ? kFewestOfBytes : UINT64_MAX;
 }
 
+/// A vector of floats as it is coded, but for the centre: by cosine of length one. False where its length is lost.
+bool RowBounds::widen(const void* vector, int32_t element, float* values) const {
+  const uint32_t dim = dataset_.dim();
+  kernels().widen[element](vector, dim, values);
+  if (dataset_.metric() != ANN_METRIC_COSINE) return true;
+  float square;
+  kernels().dot[ANN_F32](values, {values, 0, dim, ANN_F32}, nullptr, 1, &square);
+  if (!(square >= kSquareMin && square <= kSquareMax))  // the zero vector stays what it is
+    return std::all_of(values, values + dim, [](float value) { return value == 0; });
+  const float scale = 1 / std::sqrt(square);
+  for (uint32_t column = 0; column < dim; ++column) values[column] *= scale;
+  return true;
+}
+
 void RowBounds::find_centre(const Execution& execution) {
+  const uint32_t dim = dataset_.dim();
+  const uint32_t sampled = std::min(kMeanRows, dataset_.rows());
+  Array<float> sample(execution.memory, checked_product(sampled, dim));
   centre_ = Array<float>::zeroed(execution.memory, stride_);
-  Array<float> values(execution.memory, stride_);
-  const uint32_t rows = std::min(kMeanRows, dataset_.rows());
-  for (uint32_t i = 0; i < rows; ++i) {
-    const uint32_t row = static_cast<uint32_t>(uint64_t{i} * dataset_.rows() / rows);
-    kernels().widen[dataset_.element()](dataset_.row(row), dataset_.dim(), values.data());
-    for (uint32_t column = 0; column < dataset_.dim(); ++column)
-      centre_[column] += values[column] / static_cast<float>(rows);
+  for (uint32_t i = 0; i < sampled; ++i) {
+    const uint32_t row = static_cast<uint32_t>(uint64_t{i} * dataset_.rows() / sampled);
+    float* values = sample.data() + size_t{i} * dim;
+    if (!widen(dataset_.row(row), dataset_.element(), values)) std::fill_n(values, dim, 0.0f);
+    for (uint32_t column = 0; column < dim; ++column)
+      centre_[column] += values[column] / static_cast<float>(sampled);
   }
+  uint32_t nearer = 0;  // to the centre than to zero: x.c > |c|^2 / 2
+  double square = 0;
+  for (uint32_t column = 0; column < dim; ++column) square += double{centre_[column]} * centre_[column];
+  for (uint32_t i = 0; i < sampled; ++i) {
+    double product = 0;
+    for (uint32_t column = 0; column < dim; ++column)
+      product += double{sample[size_t{i} * dim + column]} * centre_[column];
+    nearer += product > square / 2 ? 1 : 0;
+  }
+  if (nearer <= sampled / 2) centre_ = Array<float>();
+  centre_length_ = centre_.empty() ? 0 : std::sqrt(square);
 }
 
 RowBounds::Tile::Tile(const RowBounds& bounds, const Allocator& memory)
@@ -64,11 +95,17 @@ RowBounds::Tile::Tile(const RowBounds& bounds, const Allocator& memory)
 }
 
 /// The code of a row or a query: `vector` is of the element of the rows, or of floats.
-BoundCode RowBounds::code(const void* vector, int32_t element, float* values, uint8_t* out) const {
+BoundCode RowBounds::code(const void* vector, int32_t element, bool centred, float* values,
+                          uint8_t* out) const {
   const uint32_t dim = dataset_.dim();
   if (is_float_element(element)) {
-    kernels().widen[element](vector, dim, values);
-    for (uint32_t column = 0; column < centre_.size(); ++column) values[column] -= centre_[column];
+    if (!widen(vector, element, values)) {
+      std::memset(out, 0, stride_);
+      return {};
+    }
+    if (centred && !centre_.empty()) {
+      for (uint32_t column = 0; column < dim; ++column) values[column] -= centre_[column];
+    }
     return kernels().bound_code(values, stride_, out);
   }
   const uint8_t* bytes = static_cast<const uint8_t*>(vector);
@@ -82,16 +119,16 @@ BoundCode RowBounds::code(const void* vector, int32_t element, float* values, ui
 }
 
 void RowBounds::code_rows(uint32_t first, uint32_t count, Tile& tile) const {
+  const bool scaled = dataset_.metric() == ANN_METRIC_COSINE && !by_difference();
   for (uint32_t i = 0; i < count; ++i) {
-    const BoundCode found = code(dataset_.row(first + i), dataset_.element(), tile.values_.data(),
+    const BoundCode found = code(dataset_.row(first + i), dataset_.element(), true, tile.values_.data(),
                                  tile.block_.data() + i * stride_);
     const double length = std::sqrt(double{found.square});
-    const bool cosine = dataset_.metric() == ANN_METRIC_COSINE;
-    const double scale = !cosine ? 1 : length > 0 ? 1 / length : 0;
+    const double scale = !scaled ? 1 : length > 0 ? 1 / length : 0;
     const double error = found.error == 0 ? 0 : found.error * (1 + rounding_) + kOfLength * length;
-    tile.rows_.self[i] = !found.usable                        ? -INFINITY
-                         : dataset_.metric() == ANN_METRIC_L2 ? below(found.square * (1 - rounding_))
-                                                              : 0.0f;
+    tile.rows_.self[i] = !found.usable     ? -INFINITY
+                         : by_difference() ? below(found.square * (1 - rounding_))
+                                           : 0.0f;
     tile.rows_.step[i] = static_cast<float>(found.step * scale);
     tile.rows_.whole[i] = static_cast<float>(found.whole * (1 + kOfWhole));
     tile.rows_.error[i] = above(error * scale);
@@ -109,12 +146,12 @@ void RowBounds::code_query(const PreparedQuery& query, bool usable, Tile& tile, 
     return;
   }
   const int32_t element = is_float_element(dataset_.element()) ? int32_t{ANN_F32} : dataset_.element();
-  const BoundCode found = code(query.values, element, tile.values_.data(), code_out);
+  const BoundCode found = code(query.values, element, by_difference(), tile.values_.data(), code_out);
   const double length = std::sqrt(double{found.square});
   const double error = found.error == 0 ? 0 : found.error * (1 + rounding_) + kOfLength * length;
   out->whole = static_cast<float>(found.whole * (1 + kOfWhole));
   out->usable = found.usable;
-  if (dataset_.metric() == ANN_METRIC_L2) {
+  if (by_difference()) {
     out->scale = found.step;
     out->length = above(2 * length * (1 + rounding_));
     out->error = above(2 * (error + kOfLength * length));
@@ -126,13 +163,27 @@ void RowBounds::code_query(const PreparedQuery& query, bool usable, Tile& tile, 
   out->length = above(length * (1 + rounding_) * scale);
   out->error = above((error + 4 * rounding_ * length) * scale);
   out->own = dataset_.metric() == ANN_METRIC_COSINE ? -1 + kOfLength : 0;
+  if (centre_.empty()) return;
+  for (uint32_t column = 0; column < dataset_.dim(); ++column)
+    out->own += double{tile.values_[column]} * centre_[column];
+  out->own +=
+      4 * rounding_ * length * centre_length_;  // rows are that much longer than what is coded, at most
 }
 
 void RowBounds::set_limit(float distance, Query* query) const {
   if (!query->usable) return;
+  query->bound = above(farthest(distance) + query->own + 1e-30);
+}
+
+/// The largest |x - q|^2 or -x.q of a row that is reported at a distance.
+double RowBounds::farthest(float distance) const {
   // The rounding error of a sum of squares is at most a share of it, or an amount too small for any number.
-  const double farthest = dataset_.metric() == ANN_METRIC_L2 ? distance * (1 + rounding_) : distance;
-  query->bound = above(farthest + query->own + 1e-30);
+  if (dataset_.metric() == ANN_METRIC_L2) return distance * (1 + rounding_);
+  if (!by_difference()) return distance;
+  // Cosines are rounded, and vectors of length one by as much as lengths are.
+  const double twice = 2 * (distance + 4 * rounding_ + kOfLength);
+  const double apart = std::sqrt(std::max(0.0, twice)) + 2 * (rounding_ + kOfLength);
+  return apart * apart;
 }
 
 }  // namespace gannet

@@ -3,11 +3,15 @@
 // Rows are coded tile by tile while an exact search runs, as bytes with a step of each row's own
 // (distance/bounds.h), and forgotten: nothing is kept beside the rows.
 //
-//   L2       of rows less the mean of some of them, since errors grow with length;
-//   product  of the rows as they are;
-//   cosine   of rows and queries of length one.
+//   L2       of rows and queries less a centre, the mean of some rows, since errors grow with length;
+//   cosine   likewise of rows and queries of length one, whose |x - q|^2 is twice the distance;
+//   product  of rows less a centre c and of queries as they are: x.q = (x - c).q + c.q.
 //
-// Rows of i8 and u8 are their own codes, with no error.
+// There is no centre where it brings less than half of some rows nearer to zero, as that of a few long ones does. Rows
+// of which two have a cosine of .95 on average (embeddings may have) took 2.2 times as long by cosine without one, and
+// of .98 3.7 times (30,000 x 384).
+//
+// Rows of i8 and u8 are their own codes, with no error; by cosine their lengths are taken into account by product.
 #pragma once
 
 #include "base/execution.h"
@@ -64,14 +68,22 @@ class RowBounds {
   void set_limit(float distance, Query* query) const;
 
  private:
-  BoundCode code(const void* vector, int32_t element, float* values, uint8_t* out) const;
+  /// Whether the bound is one of |x - q|^2, else of x.q.
+  bool by_difference() const {
+    return dataset_.metric() == ANN_METRIC_L2 ||
+           (dataset_.metric() == ANN_METRIC_COSINE && is_float_element(dataset_.element()));
+  }
+  bool widen(const void* vector, int32_t element, float* values) const;
+  BoundCode code(const void* vector, int32_t element, bool centred, float* values, uint8_t* out) const;
   void find_centre(const Execution& execution);
+  double farthest(float distance) const;
 
   const Dataset& dataset_;
   size_t stride_;
   uint32_t tile_rows_;
   double rounding_;      // loss of a sum over all columns by rounding, at most, as a part
-  Array<float> centre_;  // [stride], for L2 of floats
+  Array<float> centre_;  // [stride], of floats; empty: none
+  double centre_length_ = 0;
 };
 
 }  // namespace gannet

@@ -10,14 +10,16 @@
 #include "base/random.h"
 #include "../scale.h"
 #include "catch.h"
+#include "distance/kernels.h"
 #include "search/exact.h"
+#include "search/row_bounds.h"
 #include "traverse/row_key.h"
 
 using namespace gannet;
 
 namespace {
 
-enum class Rows { kNormal, kFew, kEqual, kOffset, kTiny, kHuge, kMixed, kOutliers };
+enum class Rows { kNormal, kFew, kEqual, kOffset, kTiny, kHuge, kMixed, kOutliers, kAway };
 
 /// [rows, dim] of an element.
 struct Block {
@@ -57,6 +59,8 @@ struct Block {
         return row % 5 == 0 ? 0 : unit(own) * std::pow(10, row % 60 - 30.0);
       case Rows::kOutliers:
         return unit(own) * (row % 50 == 0 ? 1000 : 1);
+      case Rows::kAway:
+        return 5 + unit(own);
     }
     return 0;
   }
@@ -141,13 +145,50 @@ TEST_CASE("exact search in batches gives the bits of comparing every row") {
   for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE}) {
     for (int32_t element = ANN_F32; element <= ANN_U8; ++element) {
       for (const Rows kind : {Rows::kNormal, Rows::kFew, Rows::kEqual, Rows::kOffset, Rows::kTiny,
-                              Rows::kHuge, Rows::kMixed, Rows::kOutliers}) {
+                              Rows::kHuge, Rows::kMixed, Rows::kOutliers, Rows::kAway}) {
         for (const uint32_t dim : {3u, 70u}) {
           const int number = metric + element + static_cast<int>(kind) + static_cast<int>(dim % 2);
           if (test_takes(number)) compare(metric, element, kind, dim, false);
           if (test_takes(number + 1)) compare(metric, element, kind, dim, true);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("bytes leave out most rows, of rows about a point far from zero too") {
+  constexpr uint32_t kDim = 70;
+  constexpr uint32_t kNearest = 10;
+  for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE}) {
+    for (const Rows kind : {Rows::kNormal, Rows::kAway}) {
+      const Block rows(kRows, kDim, ANN_F32, kind, 1);
+      const Block given(kQueries, kDim, ANN_F32, kind, 2);
+      const Dataset dataset(rows.view(), nullptr, metric, 0, false, {});
+      const QueryBlock queries(dataset, given.view(), {});
+      const RowBounds bounds(dataset, {});
+      RowBounds::Tile tile(bounds, {});
+      std::vector<uint8_t> code(bounds.stride());
+      std::vector<uint32_t> apart(bounds.tile_rows());
+      std::vector<uint32_t> places(bounds.tile_rows() + kPackRows);
+      uint64_t near = 0;
+      for (uint64_t i = 0; i < queries.size(); ++i) {
+        std::vector<float> distances(kRows);
+        dataset.distances(queries[i], nullptr, 0, kRows, distances.data());
+        std::nth_element(distances.begin(), distances.begin() + kNearest - 1, distances.end());
+        RowBounds::Query query;
+        bounds.code_query(queries[i], true, tile, code.data(), &query);
+        bounds.set_limit(distances[kNearest - 1], &query);
+        for (uint32_t first = 0; first < kRows; first += bounds.tile_rows()) {
+          const uint32_t count = std::min(bounds.tile_rows(), kRows - first);
+          bounds.code_rows(first, count, tile);
+          kernels().code_tile(code.data(), 1, tile.packed(), count, bounds.stride(), apart.data(),
+                              apart.size());
+          near += kernels().within_bound(apart.data(), tile.rows(), count, query, places.data());
+        }
+      }
+      INFO("metric " << metric << " kind " << static_cast<int>(kind) << " near " << near);
+      REQUIRE(near >= kNearest * queries.size());
+      REQUIRE(near <= 3 * kNearest * queries.size());
     }
   }
 }
