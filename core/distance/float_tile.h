@@ -9,7 +9,8 @@
 //
 // Work: three operations and a load for a column and sixteen pairs. A loop of rows folds each pair by itself, in 12
 // operations, and loads the row for each. One thread, AMD EPYC with AVX-512, 12 by 192 rows of 32, 96 and 192 columns,
-// ns a pair by rows and by tiles: 5.0 and 1.6, 8.4 and 4.4, 11.8 and 7.7; by AVX2 29 and 2.2, 34 and 5.4, 21 and 9.5.
+// ns a pair by rows and by tiles: 5.0 and 1.6, 8.4 and 4.4, 11.8 and 7.7; by AVX2 29 and 2.2, 34 and 5.4, 21 and 9.5 when each
+// left row loaded the packed ones for itself.
 //
 // The vectors are those of the compiler, which makes of sixteen lanes what a level has. Each level includes this in its
 // own file and so gets it in its own instruction set.
@@ -25,10 +26,14 @@
 namespace gannet {
 namespace {  // one copy for each file, compiled with that file's instruction set
 
+/// Left rows that share a load, as far as the registers go. By AVX2 two take .68 to .95 of the time of one, of more than
+/// 16 columns.
 #if defined(__AVX512F__)
-constexpr uint32_t kTileLefts = 4;  // that share a load, as far as the registers go
+constexpr uint32_t tile_lefts(uint32_t) { return 4; }
+#elif defined(__AVX2__)
+constexpr uint32_t tile_lefts(uint32_t parts) { return parts == 1 ? 1 : 2; }
 #else
-constexpr uint32_t kTileLefts = 1;
+constexpr uint32_t tile_lefts(uint32_t) { return 1; }
 #endif
 
 /// The sum of the fold's 16 that is taken at a place.
@@ -84,9 +89,10 @@ void float_groups(const float* left, uint32_t left_count, const float* packed, u
   for (uint32_t g = 0; g < groups; ++g) {
     const float* group = packed + size_t{g} * columns * kPackRows;
     uint32_t row = 0;
-    for (; row + kTileLefts <= left_count; row += kTileLefts)
-      float_group<kTileLefts, kParts>(left + row * size_t{columns}, group, columns,
-                                      out + row * out_stride + g * 16, out_stride);
+    constexpr uint32_t kLefts = tile_lefts(kParts);
+    for (; row + kLefts <= left_count; row += kLefts)
+      float_group<kLefts, kParts>(left + row * size_t{columns}, group, columns,
+                                  out + row * out_stride + g * 16, out_stride);
     for (; row < left_count; ++row)
       float_group<1, kParts>(left + row * size_t{columns}, group, columns, out + row * out_stride + g * 16,
                              out_stride);

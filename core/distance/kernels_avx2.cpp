@@ -141,40 +141,60 @@ void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint
   for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
 }
 
-/// Left rows of a tile: two sums each, and three registers for the operands.
-constexpr uint32_t kTileRows = 4;
+constexpr uint32_t kTileRows = 4;      // left rows of a tile: two sums each, and registers for operands
+constexpr size_t kTileColumns = 1024;  // that are widened at once
 
-/// `kRows` left rows against all groups.
+/// Adds the products of some columns of left rows, two to a number, with a group: -2 x.q to `out`.
+template <uint32_t kRows>
+void add_products(const uint32_t (*left)[kTileColumns / 2], size_t columns, const uint8_t* rows,
+                  uint32_t* out, size_t out_stride) {
+  __m256i cross[kRows][2];
+  for (auto& sums : cross) sums[0] = sums[1] = _mm256_setzero_si256();
+#pragma GCC unroll 2
+  for (size_t pair = 0; pair < columns / 2; ++pair) {
+    const __m256i right0 = widen16<false>(rows + pair * 2 * kPackRows);
+    const __m256i right1 = widen16<false>(rows + pair * 2 * kPackRows + 16);
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const __m256i both = _mm256_set1_epi32(static_cast<int>(left[r][pair]));
+      cross[r][0] = _mm256_add_epi32(cross[r][0], _mm256_madd_epi16(right0, both));
+      cross[r][1] = _mm256_add_epi32(cross[r][1], _mm256_madd_epi16(right1, both));
+    }
+  }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t half = 0; half < 2; ++half) {
+      __m256i* const sums = reinterpret_cast<__m256i*>(out + r * out_stride + half * 8);
+      _mm256_storeu_si256(sums,
+                          _mm256_sub_epi32(_mm256_loadu_si256(sums), _mm256_slli_epi32(cross[r][half], 1)));
+    }
+  }
+}
+
+/// `kRows` left rows against all groups. Their columns are widened to 16 bits once for all groups: a broadcast from
+/// memory is no work for the units that multiply. One thread, AMD EPYC (2.7 GHz): 60 products a ns of 128 columns and 62
+/// of 832, 31 and 30 when each group widened them again; the units could do 89. Six left rows spill: 41.
 template <uint32_t kRows>
 void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
                size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
-  uint32_t own[kRows];
-  for (uint32_t r = 0; r < kRows; ++r) own[r] = squared_norm(left + r * stride, stride);
-  for (uint32_t group = 0; group < groups; ++group) {
-    const uint8_t* rows = packed + group * (kPackRows * stride);
-    __m256i cross[kRows][2];
-    for (auto& sums : cross) sums[0] = sums[1] = _mm256_setzero_si256();
-    for (size_t column = 0; column < stride; column += 2) {
-      const __m256i right0 = widen16<false>(rows + column * kPackRows);
-      const __m256i right1 = widen16<false>(rows + column * kPackRows + 16);
-      for (uint32_t r = 0; r < kRows; ++r) {
-        int16_t two;
-        std::memcpy(&two, left + r * stride + column, 2);
-        const __m256i both = _mm256_cvtepu8_epi16(_mm_set1_epi16(two));
-        cross[r][0] = _mm256_add_epi32(cross[r][0], _mm256_madd_epi16(right0, both));
-        cross[r][1] = _mm256_add_epi32(cross[r][1], _mm256_madd_epi16(right1, both));
-      }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const __m256i own = _mm256_set1_epi32(static_cast<int>(squared_norm(left + r * stride, stride)));
+    for (uint32_t first = 0; first < groups * kPackRows; first += 8) {
+      const __m256i theirs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + first * 4));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + r * out_stride + first),
+                          _mm256_add_epi32(theirs, own));
     }
+  }
+  alignas(32) uint32_t wide[kRows][kTileColumns / 2];
+  for (size_t begin = 0; begin < stride; begin += kTileColumns) {
+    const size_t columns = std::min(kTileColumns, stride - begin);
     for (uint32_t r = 0; r < kRows; ++r) {
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t first = group * kPackRows + half * 8;
-        const __m256i theirs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + first * 4));
-        const __m256i ends = _mm256_add_epi32(theirs, _mm256_set1_epi32(static_cast<int>(own[r])));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + r * out_stride + first),
-                            _mm256_sub_epi32(ends, _mm256_slli_epi32(cross[r][half], 1)));
-      }
+      for (size_t column = 0; column < columns; column += 16)
+        _mm256_store_si256(reinterpret_cast<__m256i*>(wide[r] + column / 2),
+                           widen16<false>(left + r * stride + begin + column));
     }
+    for (uint32_t group = 0; group < groups; ++group)
+      add_products<kRows>(wide, columns, packed + (group * stride + begin) * kPackRows,
+                          out + group * kPackRows, out_stride);
   }
 }
 
