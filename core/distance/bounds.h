@@ -20,11 +20,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 #include "distance/kernels.h"
+#include "distance/lanes.h"
 
 namespace gannet {
 namespace {  // one copy for each file, compiled with that file's instruction set
@@ -69,42 +70,48 @@ void code_values(const float* values, size_t width, float step, float inverse, u
 
 /// |values|^2 and the largest of |values|.
 void measure(const float* values, size_t width, float* square, float* largest) {
-  float squares[kSums] = {};
-  float tops[kSums] = {};
+  FloatLanes squares[kLaneVectors] = {};
+  FloatLanes tops[kLaneVectors] = {};
   for (size_t i = 0; i < width; i += kSums) {
-    for (uint32_t lane = 0; lane < kSums; ++lane) {
-      const float value = values[i + lane];
-      squares[lane] += value * value;
-      tops[lane] = std::max(tops[lane], std::fabs(value));
+    for (uint32_t v = 0; v < kLaneVectors; ++v) {
+      FloatLanes value;
+      load_lanes(value, values + i + v * kVectorLanes);
+      squares[v] += value * value;
+      const FloatLanes size = value < 0 ? -value : value;
+      tops[v] = size > tops[v] ? size : tops[v];
     }
   }
   *square = 0;
   *largest = 0;
   for (uint32_t lane = 0; lane < kSums; ++lane) {
-    *square += squares[lane];
-    *largest = std::max(*largest, tops[lane]);
+    *square += squares[lane / kVectorLanes][lane % kVectorLanes];
+    *largest = std::max(*largest, tops[lane / kVectorLanes][lane % kVectorLanes]);
   }
 }
 
 /// Codes values as bytes of X + 128; |values - step X|^2 and |X|^2.
 void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code, float* error,
                  int32_t* whole) {
-  float errors[kSums] = {};
-  int32_t squares[kSums] = {};
+  FloatLanes errors[kLaneVectors] = {};
+  IntLanes squares[kLaneVectors] = {};
   for (size_t i = 0; i < width; i += kSums) {
-    for (uint32_t lane = 0; lane < kSums; ++lane) {
-      const int32_t byte = static_cast<int32_t>(values[i + lane] * inverse + 128.5f);
-      const float rest = values[i + lane] - step * static_cast<float>(byte - 128);
-      errors[lane] += rest * rest;
-      squares[lane] += (byte - 128) * (byte - 128);
-      code[i + lane] = static_cast<uint8_t>(byte);
+    for (uint32_t v = 0; v < kLaneVectors; ++v) {
+      const size_t at = i + v * kVectorLanes;
+      FloatLanes value;
+      load_lanes(value, values + at);
+      const IntLanes byte = __builtin_convertvector(value * inverse + 128.5f, IntLanes);
+      const IntLanes x = byte - 128;
+      const FloatLanes rest = value - step * __builtin_convertvector(x, FloatLanes);
+      errors[v] += rest * rest;
+      squares[v] += x * x;
+      store_bytes(byte, code + at);
     }
   }
   *error = 0;
   *whole = 0;
   for (uint32_t lane = 0; lane < kSums; ++lane) {
-    *error += errors[lane];
-    *whole += squares[lane];
+    *error += errors[lane / kVectorLanes][lane % kVectorLanes];
+    *whole += squares[lane / kVectorLanes][lane % kVectorLanes];
   }
 }
 
@@ -152,6 +159,22 @@ uint32_t within_bound(const uint32_t* line, const BoundRows& rows, uint32_t coun
     const __m512i numbers = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(j)), steps);
     _mm512_storeu_si512(places + taken, _mm512_maskz_compress_epi32(near, numbers));
     taken += static_cast<uint32_t>(__builtin_popcount(near));
+  }
+#elif defined(__AVX2__)
+  const __m256 scale = _mm256_set1_ps(query.scale);
+  const __m256 whole = _mm256_set1_ps(query.whole);
+  const __m256 length = _mm256_set1_ps(query.length);
+  const __m256 error = _mm256_set1_ps(query.error);
+  const __m256 bound = _mm256_set1_ps(query.bound);
+  for (uint32_t j = 0; j < count; j += 8) {
+    const __m256 apart = _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(line + j)));
+    const __m256 cross = _mm256_sub_ps(_mm256_sub_ps(apart, _mm256_loadu_ps(rows.whole + j)), whole);
+    __m256 least = _mm256_fmadd_ps(cross, _mm256_mul_ps(scale, _mm256_loadu_ps(rows.step + j)),
+                                   _mm256_loadu_ps(rows.self + j));
+    least = _mm256_fnmadd_ps(length, _mm256_loadu_ps(rows.error + j), least);
+    least = _mm256_fnmadd_ps(error, _mm256_loadu_ps(rows.length + j), least);
+    uint32_t near = static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(least, bound, _CMP_NGT_UQ)));
+    for (; near != 0; near &= near - 1) places[taken++] = j + static_cast<uint32_t>(__builtin_ctz(near));
   }
 #else
   for (uint32_t j = 0; j < count; j += kSums) {

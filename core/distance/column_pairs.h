@@ -3,6 +3,9 @@
 // tile_rows.
 #pragma once
 
+#include <immintrin.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,17 +26,56 @@ uint32_t squared_norm(const uint8_t* x, size_t stride) {
   return sum;
 }
 
+/// Transposes 8 rows of numbers of 16 bits, within each half of the registers.
+void transpose_halves(const __m256i* rows, __m256i* columns) {
+  __m256i pairs[8], fours[8];
+  for (uint32_t i = 0; i < 4; ++i) {
+    pairs[2 * i] = _mm256_unpacklo_epi16(rows[2 * i], rows[2 * i + 1]);
+    pairs[2 * i + 1] = _mm256_unpackhi_epi16(rows[2 * i], rows[2 * i + 1]);
+  }
+  for (uint32_t i = 0; i < 8; i += 4) {
+    fours[i] = _mm256_unpacklo_epi32(pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm256_unpackhi_epi32(pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm256_unpacklo_epi32(pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm256_unpackhi_epi32(pairs[i + 1], pairs[i + 3]);
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    columns[2 * i] = _mm256_unpacklo_epi64(fours[i], fours[i + 4]);
+    columns[2 * i + 1] = _mm256_unpackhi_epi64(fours[i], fours[i + 4]);
+  }
+}
+
+/// Packs 32 columns of up to 16 rows, and adds their squares: two registers of eight sums.
+void pack_columns(const uint8_t* block, size_t stride, uint32_t count, uint8_t* to, __m256i* squares) {
+  __m256i rows[kPackRows], columns[kPackRows];
+  for (uint32_t row = 0; row < kPackRows; ++row)
+    rows[row] = row < count ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + row * stride))
+                            : _mm256_setzero_si256();
+  transpose_halves(rows, columns);
+  transpose_halves(rows + 8, columns + 8);
+  for (uint32_t pair = 0; pair < kPackRows; ++pair) {
+    const __m256i upper = columns[pair % 8];
+    const __m256i lower = columns[pair % 8 + 8];
+    const __m256i sixteen = pair < 8 ? _mm256_permute2x128_si256(upper, lower, 0x20)
+                                     : _mm256_permute2x128_si256(upper, lower, 0x31);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + pair * 2 * kPackRows), sixteen);
+    const __m256i first = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(sixteen));
+    const __m256i last = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(sixteen, 1));
+    squares[0] = _mm256_add_epi32(squares[0], _mm256_madd_epi16(first, first));
+    squares[1] = _mm256_add_epi32(squares[1], _mm256_madd_epi16(last, last));
+  }
+}
+
 void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed) {
   const uint32_t groups = (count + kPackRows - 1) / kPackRows;
   uint8_t* norms = packed + groups * kPackRows * stride;
-  std::memset(packed, 0, packed_bytes(count, stride));
-  for (uint32_t row = 0; row < count; ++row) {
-    const uint8_t* from = block + row * stride;
-    uint8_t* to = packed + row / kPackRows * (kPackRows * stride) + row % kPackRows * 2;
-    for (size_t column = 0; column < stride; column += 2)
-      std::memcpy(to + column * kPackRows, from + column, 2);
-    const uint32_t norm = squared_norm(from, stride);
-    std::memcpy(norms + row * sizeof norm, &norm, sizeof norm);
+  for (uint32_t first = 0; first < count; first += kPackRows) {
+    const uint32_t rows = std::min(kPackRows, count - first);
+    __m256i squares[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (size_t column = 0; column < stride; column += 32)
+      pack_columns(block + first * stride + column, stride, rows,
+                   packed + first * stride + column * kPackRows, squares);
+    std::memcpy(norms + first * sizeof(uint32_t), squares, sizeof squares);
   }
 }
 

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "distance/kernels.h"
 
@@ -32,6 +35,19 @@ inline void load_lanes(Vector& lanes, const void* from) {
 template <class Vector>
 inline void store_lanes(const Vector& lanes, void* to) {
   std::memcpy(to, &lanes, sizeof lanes);
+}
+
+/// Stores numbers from 0 to 255 as bytes. By AVX2 the compiler takes the lanes of a conversion apart: 160 ns for 128
+/// columns, 20 so.
+inline void store_bytes(const IntLanes& lanes, uint8_t* to) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  const __m256i numbers = (__m256i)lanes;
+  const __m128i words =
+      _mm_packus_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+#else
+  store_lanes(__builtin_convertvector(lanes, ByteLanes), to);
+#endif
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ ResidualTerms residual_code(const float* row, const float* centre, uint32_t colu
     load_lanes(middle, centre + column);
     const IntLanes byte = __builtin_convertvector((value - middle) * inverse + 128.5f, IntLanes);
     squares += (byte - 128) * (byte - 128);
-    store_lanes(__builtin_convertvector(byte, ByteLanes), code + column);
+    store_bytes(byte, code + column);
   }
   ResidualTerms terms;
   for (uint32_t lane = 0; lane < kVectorLanes; ++lane) terms.whole += squares[lane];
