@@ -166,26 +166,63 @@ int32_t integer_distance(const Integer* query, const void* row, uint32_t dim) {
   return sum;
 }
 
-uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, __m256i flip) {
-  __m256i sums = _mm256_setzero_si256();
-  const __m256i zero = _mm256_setzero_si256();
-  for (size_t i = 0; i < stride; i += 32) {
-    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + i));
-    const __m256i y = _mm256_xor_si256(flip, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + i)));
-    // |x - y| in bytes, then squares of 16-bit values added in pairs.
-    const __m256i gap = _mm256_sub_epi8(_mm256_max_epu8(x, y), _mm256_min_epu8(x, y));
-    const __m256i low = _mm256_unpacklo_epi8(gap, zero);
-    const __m256i high = _mm256_unpackhi_epi8(gap, zero);
-    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(low, low));
-    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(high, high));
+/// The four sums of four registers.
+__m128i sums32(__m256i a, __m256i b, __m256i c, __m256i d) {
+  const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+  const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+  const __m256i both = _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+  return _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+}
+
+constexpr size_t kGatherColumns = 1024;  // that are compared at once
+
+/// Adds the squared differences of some columns of a query, as numbers of 16 bits, and of rows: four at a time share
+/// what a sum of lanes costs. kSigned: rows' bytes are x - 128.
+template <bool kSigned>
+void add_distances(const int16_t* query, size_t columns, const uint8_t* codes, size_t stride,
+                   const uint32_t* ids, uint32_t count, uint32_t* out) {
+  const auto term = [&](const uint8_t* row, size_t column) {
+    const __m256i q = _mm256_load_si256(reinterpret_cast<const __m256i*>(query + column));
+    const __m256i difference = _mm256_sub_epi16(widen16<kSigned>(row + column), q);
+    return _mm256_madd_epi16(difference, difference);
+  };
+  uint32_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const uint8_t* const a = codes + ids[i] * stride;
+    const uint8_t* const b = codes + ids[i + 1] * stride;
+    const uint8_t* const c = codes + ids[i + 2] * stride;
+    const uint8_t* const d = codes + ids[i + 3] * stride;
+    __m256i of_a = _mm256_setzero_si256(), of_b = of_a, of_c = of_a, of_d = of_a;
+    for (size_t column = 0; column < columns; column += 16) {
+      of_a = _mm256_add_epi32(of_a, term(a, column));
+      of_b = _mm256_add_epi32(of_b, term(b, column));
+      of_c = _mm256_add_epi32(of_c, term(c, column));
+      of_d = _mm256_add_epi32(of_d, term(d, column));
+    }
+    __m128i* const four = reinterpret_cast<__m128i*>(out + i);
+    _mm_storeu_si128(four, _mm_add_epi32(_mm_loadu_si128(four), sums32(of_a, of_b, of_c, of_d)));
   }
-  return static_cast<uint32_t>(sum32(sums));
+  for (; i < count; ++i) {
+    const uint8_t* const row = codes + ids[i] * stride;
+    __m256i sums = _mm256_setzero_si256();
+    for (size_t column = 0; column < columns; column += 16) sums = _mm256_add_epi32(sums, term(row, column));
+    out[i] += static_cast<uint32_t>(sum32(sums));
+  }
 }
 
 void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip, const uint32_t* ids,
                  uint32_t count, uint32_t* out) {
-  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
-  for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
+  alignas(32) int16_t wide[kGatherColumns];
+  const __m256i middle = _mm256_set1_epi16(flip);  // 128 of rows that are signed, else 0
+  std::fill_n(out, count, 0);
+  for (size_t begin = 0; begin < stride; begin += kGatherColumns) {
+    const size_t columns = std::min(kGatherColumns, stride - begin);
+    for (size_t column = 0; column < columns; column += 16)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(wide + column),
+                         _mm256_sub_epi16(widen16<false>(query + begin + column), middle));
+    const auto add = flip != 0 ? add_distances<true> : add_distances<false>;
+    add(wide, columns, codes + begin, stride, ids, count, out);
+  }
 }
 
 constexpr uint32_t kTileRows = 4;      // left rows of a tile: two sums each, and registers for operands

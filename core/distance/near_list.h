@@ -95,19 +95,20 @@ KeyVector let_in(KeyVector old, KeyVector before, KeyVector key) {
 }
 #elif defined(__AVX2__)
 constexpr uint32_t kKeys = 4;
-using KeyVector = __m256i;
-KeyVector load_keys(const uint64_t* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
-void store_keys(uint64_t* at, KeyVector keys) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), keys); }
-KeyVector all_keys(uint64_t key) { return _mm256_set1_epi64x(static_cast<int64_t>(key)); }
-
-KeyVector greater(KeyVector a, KeyVector b) {  // unsigned order by a signed compare
-  const __m256i top = _mm256_set1_epi64x(INT64_MIN);
-  return _mm256_cmpgt_epi64(_mm256_xor_si256(a, top), _mm256_xor_si256(b, top));
+using KeyVector = __m256i;  // with the top bit turned: unsigned order is that of a signed compare then
+KeyVector turned(KeyVector keys) { return _mm256_xor_si256(keys, _mm256_set1_epi64x(INT64_MIN)); }
+KeyVector load_keys(const uint64_t* at) {
+  return turned(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }
+void store_keys(uint64_t* at, KeyVector keys) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), turned(keys));
+}
+KeyVector all_keys(uint64_t key) { return turned(_mm256_set1_epi64x(static_cast<int64_t>(key))); }
+
 KeyVector let_in(KeyVector old, KeyVector before, KeyVector key) {
   const __m256i shifted = _mm256_alignr_epi8(old, _mm256_permute2x128_si256(before, old, 0x21), 8);
-  const __m256i nearer = _mm256_blendv_epi8(old, key, greater(old, key));
-  return _mm256_blendv_epi8(nearer, shifted, greater(shifted, key));
+  const __m256i nearer = _mm256_blendv_epi8(old, key, _mm256_cmpgt_epi64(old, key));
+  return _mm256_blendv_epi8(nearer, shifted, _mm256_cmpgt_epi64(shifted, key));
 }
 #else
 constexpr uint32_t kKeys = 1;

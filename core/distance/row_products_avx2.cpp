@@ -9,24 +9,49 @@
 namespace gannet {
 namespace {
 
+__m256i term(const int16_t* query, const uint8_t* row, uint32_t column) {
+  const __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row + column)));
+  return _mm256_madd_epi16(x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + column)));
+}
+
+__m128i halved(__m256i sums) {
+  return _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+}
+
 uint32_t product(const int16_t* query, const uint8_t* row, uint32_t columns) {
   __m256i sums = _mm256_setzero_si256();
-  for (uint32_t column = 0; column < columns; column += 16) {
-    const __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row + column)));
-    const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + column));
-    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(x, v));
-  }
-  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  for (uint32_t column = 0; column < columns; column += 16)
+    sums = _mm256_add_epi32(sums, term(query, row, column));
+  __m128i four = halved(sums);
   four = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
   return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 1))));
 }
 
+/// Those of four rows, which share what a sum of lanes costs.
+__m128i four_products(const int16_t* query, const uint8_t* const* rows, uint32_t columns) {
+  __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
+  for (uint32_t column = 0; column < columns; column += 16) {
+    a = _mm256_add_epi32(a, term(query, rows[0], column));
+    b = _mm256_add_epi32(b, term(query, rows[1], column));
+    c = _mm256_add_epi32(c, term(query, rows[2], column));
+    d = _mm256_add_epi32(d, term(query, rows[3], column));
+  }
+  const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+  const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+  return halved(_mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd)));
+}
+
 void products(const ProductQuery& query, const uint8_t* rows, size_t stride, uint32_t columns,
               const uint32_t* ids, uint32_t count, int32_t* out) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint8_t* row = rows + (ids != nullptr ? ids[i] : i) * stride;
-    out[i] = static_cast<int32_t>(product(query.values, row, columns) - query.bias);
+  const auto row = [&](uint32_t i) { return rows + (ids != nullptr ? ids[i] : i) * stride; };
+  uint32_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const uint8_t* const four[] = {row(i), row(i + 1), row(i + 2), row(i + 3)};
+    const __m128i bias = _mm_set1_epi32(static_cast<int32_t>(query.bias));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                     _mm_sub_epi32(four_products(query.values, four, columns), bias));
   }
+  for (; i < count; ++i) out[i] = static_cast<int32_t>(product(query.values, row(i), columns) - query.bias);
 }
 
 }  // namespace
