@@ -147,6 +147,16 @@ class Codes {
     walk_over(projected_->data(), projected_->width());
   }
 
+  /// Narrower codes by which cells find candidates for k-NN lists; null: there are none. Those that walks do not take
+  /// are held while an index is built.
+  const ProjectedCodes* list_codes() const {
+    return projected_ != nullptr ? projected_.get() : listing_.get();
+  }
+  void find_lists_by(ProjectedCodes&& projected) {
+    listing_ = std::make_unique<ProjectedCodes>(std::move(projected));
+  }
+  void drop_list_codes() { listing_.reset(); }
+
   /// Whether walks of the CPU compare these codes, and no others in place of them.
   bool walks_by_codes() const { return scaled_ == nullptr && projected_ == nullptr && !by_halves_; }
 
@@ -252,8 +262,9 @@ class Codes {
   FirstTouch* halves_touch_ = nullptr;
   std::unique_ptr<const ScaledCodes> scaled_;
   std::unique_ptr<const ProjectedCodes> projected_;
-  const Codes* of_ = nullptr;           // the codes that these are a projection of,
-  const ProjectedCodes* by_ = nullptr;  // and the projection
+  std::unique_ptr<const ProjectedCodes> listing_;  // of lists alone
+  const Codes* of_ = nullptr;                      // the codes that these are a projection of,
+  const ProjectedCodes* by_ = nullptr;             // and the projection
   CodeOrder order_;
 };
 

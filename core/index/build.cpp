@@ -475,13 +475,13 @@ Codes make_codes(const BuildPlan& plan, Segment& segment, std::unique_ptr<cuda::
   return Codes(dataset, segment.seed, execution);
 }
 
-/// Narrower codes for the walks of the CPU, where the rows have such.
+/// Narrower codes for the walks of the CPU or for the lists, where the rows have such.
 void project_codes(Segment& segment, const Execution& execution) {
-  CodeOrder order;
-  auto projected = choose_projection(segment.dataset, segment.codes, segment.seed, execution, &order);
-  if (!projected) return;
-  segment.codes.walk_by(std::move(*projected));
-  segment.codes.set_order(order);
+  Projection projection = choose_projection(segment.dataset, segment.codes, segment.seed, execution);
+  if (!projection.codes) return;
+  if (!projection.serves_walks) return segment.codes.find_lists_by(std::move(*projection.codes));
+  segment.codes.walk_by(std::move(*projection.codes));
+  segment.codes.set_order(projection.order);
 }
 
 }  // namespace
@@ -544,6 +544,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       calibrate(plan, *built, execution.span(0.88, 1));
     }
   }
+  segment.codes.drop_list_codes();
   execution.check();
   execution.advance(1);
   built->build_seconds = seconds_since(start);

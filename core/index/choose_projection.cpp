@@ -8,6 +8,7 @@ namespace {
 constexpr double kServes = 0.996;      // share of the true 10 among the first 20 by code,
 constexpr double kServesWorst = 0.97;  // of the worst tenth,
 constexpr double kHopeless = 0.7;      // and below which twice the directions would not do either
+constexpr double kServesLists = 0.97;  // share of the true 10 among the first 20 by code
 
 bool serves(const CodeOrder& order) {
   return order.first_twenty >= kServes && order.worst_twenty >= kServesWorst;
@@ -15,19 +16,23 @@ bool serves(const CodeOrder& order) {
 
 }  // namespace
 
-std::optional<ProjectedCodes> choose_projection(const Dataset& dataset, const Codes& codes, uint64_t seed,
-                                                const Execution& execution, CodeOrder* order) {
-  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT || codes.wide()) return std::nullopt;
+Projection choose_projection(const Dataset& dataset, const Codes& codes, uint64_t seed,
+                             const Execution& execution) {
+  Projection found;
+  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT || codes.wide()) return found;
   const Directions directions(codes, seed, execution);
-  if (directions.count() == 0) return std::nullopt;
+  if (directions.count() == 0) return found;
   OrderSample sample(dataset, codes, seed, execution);
   for (uint32_t width = Directions::kStep; width <= directions.count(); width += Directions::kStep) {
-    ProjectedCodes projected(codes, directions, width, seed, execution);
-    *order = sample.order_by(Codes::of_projection(codes, projected));
-    if (serves(*order)) return projected;
-    if (order->first_twenty < kHopeless) break;
+    found.codes.reset();  // one is held at a time
+    found.codes.emplace(codes, directions, width, seed, execution);
+    found.order = sample.order_by(Codes::of_projection(codes, *found.codes));
+    found.serves_walks = serves(found.order);
+    if (found.serves_walks) return found;
+    if (found.order.first_twenty < kHopeless) break;
   }
-  return std::nullopt;
+  if (found.order.first_twenty < kServesLists) found.codes.reset();
+  return found;
 }
 
 uint64_t choose_projection_bytes(uint64_t rows, uint32_t dim, size_t stride, uint32_t threads) {

@@ -65,7 +65,7 @@ void fill_lists(const CellCodes& codes, const CellMap& map, const RecallSample& 
 
 /// Whether other bytes are shorter enough than the codes to be worth a try.
 bool may_stand_in(const Codes& codes) {
-  return codes.projected() != nullptr ||
+  return codes.list_codes() != nullptr ||
          (codes.wide() && codes.stride() >= kShorter * Codes::bytes_stride(codes));
 }
 
@@ -82,8 +82,8 @@ struct CellsByBytes {
 
   /// One step for all rows, or the projection.
   KnnGraph by_codes(const Execution& execution) const {
-    const Codes bytes = codes.projected() != nullptr ? Codes::of_projection(codes, *codes.projected())
-                                                     : codes.as_bytes(execution);
+    const Codes bytes = codes.list_codes() != nullptr ? Codes::of_projection(codes, *codes.list_codes())
+                                                      : codes.as_bytes(execution);
     const CellMap map(bytes, params.seed, execution.span(0, 0.2));
     return lists({codes, bytes}, map, execution);
   }

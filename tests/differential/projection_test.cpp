@@ -20,15 +20,16 @@ constexpr uint32_t kRows = 3000;
 constexpr uint32_t kQueries = 60;
 constexpr uint32_t kK = 10;
 
-/// Floats of `dim` columns in `inner` dimensions, and a little noise in all.
-std::vector<float> flat_rows(uint32_t rows, uint32_t dim, uint32_t inner, uint64_t seed) {
+/// Floats of `dim` columns in `inner` dimensions, and some noise in all.
+std::vector<float> flat_rows(uint32_t rows, uint32_t dim, uint32_t inner, uint64_t seed,
+                             float noise = 0.02f) {
   const auto uniform = [](uint64_t stream, uint64_t counter) {
     return static_cast<float>(random_word(7, stream, counter) >> 40) / (1 << 24) - 0.5f;
   };
   std::vector<float> values(size_t{rows} * dim);
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t column = 0; column < dim; ++column) {
-      float sum = 0.02f * uniform(100 + seed, uint64_t{row} * dim + column);
+      float sum = noise * uniform(100 + seed, uint64_t{row} * dim + column);
       for (uint32_t i = 0; i < inner; ++i)
         sum += uniform(seed, uint64_t{row} * inner + i) * uniform(99, uint64_t{i} * dim + column);
       values[size_t{row} * dim + column] = sum;
@@ -73,9 +74,9 @@ TEST_CASE("projected codes are products with the directions of the projection") 
     const Dataset dataset = dataset_of(values, dim, ANN_METRIC_L2, ANN_F32);
     Codes codes(dataset, 1, {});
     REQUIRE(!codes.wide());
-    CodeOrder order;
-    auto projected = choose_projection(dataset, codes, 1, {}, &order);
+    auto [projected, order, serves_walks] = choose_projection(dataset, codes, 1, {});
     REQUIRE(projected.has_value());
+    CHECK(serves_walks);
     CHECK(projected->width() == 64);
     CHECK(order.first_twenty > 0.99);
     for (uint32_t row = 0; row < kRows; row += 97) {
@@ -108,12 +109,11 @@ TEST_CASE("projected codes are products with the directions of the projection") 
 }
 
 TEST_CASE("rows without a projection that keeps their order have none") {
-  CodeOrder order;
   const auto has = [&](uint32_t rows, uint32_t dim, uint32_t inner, int32_t metric) {
     const std::vector<float> values = flat_rows(rows, dim, inner, 2);
     const Dataset dataset = dataset_of(values, dim, metric, ANN_F32);
     const Codes codes(dataset, 1, {});
-    return choose_projection(dataset, codes, 1, {}, &order).has_value();
+    return choose_projection(dataset, codes, 1, {}).codes.has_value();
   };
   CHECK(has(2000, 256, 10, ANN_METRIC_L2));
   CHECK(has(2000, 256, 10, ANN_METRIC_COSINE));
@@ -121,6 +121,30 @@ TEST_CASE("rows without a projection that keeps their order have none") {
   CHECK(!has(2000, 256, 256, ANN_METRIC_L2));  // all columns differ alike
   CHECK(!has(2000, 192, 10, ANN_METRIC_L2));
   CHECK(!has(1000, 256, 10, ANN_METRIC_L2));
+}
+
+TEST_CASE(
+    "a projection that loses too much for walks finds candidates of lists, and is dropped behind them") {
+  constexpr uint32_t kDim = 512;
+  const std::vector<float> values = flat_rows(kRows, kDim, 24, 4, 1.0f);
+  const Dataset dataset = dataset_of(values, kDim, ANN_METRIC_L2, ANN_F32);
+  const Codes codes(dataset, 1, {});
+  const Projection projection = choose_projection(dataset, codes, 1, {});
+  REQUIRE(projection.codes.has_value());
+  CHECK(!projection.serves_walks);
+  CHECK(projection.order.first_twenty >= 0.97);
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = kDim;
+  shape.metric = ANN_METRIC_L2;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.knn = ANN_KNN_CELLS;
+  params.device = ANN_DEVICE_CPU;
+  const auto built =
+      build(shape, view_of(values, kDim), nullptr, plan_build(params, shape, kRows, 2), nullptr, {});
+  CHECK(built->segment.codes.projected() == nullptr);
+  CHECK(built->segment.codes.list_codes() == nullptr);
+  CHECK(built->segment.codes.walk_stride() == kDim);
+  CHECK(built->segment.knn_share >= 0.955);
 }
 
 TEST_CASE("searches by a projection find the neighbours, at the distances of the rows as stored") {
