@@ -448,6 +448,13 @@ void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count, 
   write_as_bits(code, wide_rows(data_), ids, count, out);
 }
 
+void Codes::distances_of_row(uint32_t number, const uint32_t* ids, uint32_t count, uint32_t* out) const {
+  if (flip_ == 0) return distances(row(number), ids, count, out);
+  alignas(kCodeAlign) uint8_t code[ANN_DIM_MAX];  // bytes, whose stride is no more
+  gather(&number, 1, code);
+  distances(code, ids, count, out);
+}
+
 void Codes::encode_walk_query(const PreparedQuery& query, uint8_t* code) const {
   if (scaled_ != nullptr) return scaled_->encode_query(query, code);
   if (projected_ != nullptr) {

@@ -147,8 +147,8 @@ class Codes {
     walk_over(projected_->data(), projected_->width());
   }
 
-  /// Narrower codes by which cells find candidates for k-NN lists; null: there are none. Those that walks do not take
-  /// are held while an index is built.
+  /// Narrower codes by which cells find candidates for k-NN lists; null: there are none. Those that serve lists alone
+  /// are dropped when the lists are there.
   const ProjectedCodes* list_codes() const {
     return projected_ != nullptr ? projected_.get() : listing_.get();
   }
@@ -197,6 +197,8 @@ class Codes {
 
   /// out[i] is the distance of a query's code, or of one row of a block, to row ids[i].
   void distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const;
+  /// The same of a row as it is held.
+  void distances_of_row(uint32_t number, const uint32_t* ids, uint32_t count, uint32_t* out) const;
 
   /// A distance as a number.
   double value_of(uint32_t distance) const {

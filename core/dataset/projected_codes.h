@@ -14,7 +14,7 @@
 //   directions  the eigenvectors of the covariance of a sample's codes, by orthogonal iteration, and turned at random
 //               among themselves, so that each has as much of the variance as another and one step serves all
 //   m           the least multiple of 64, a quarter of the columns at most, that keeps the order of the rows
-//               (index/choose_projection.h)
+//               (index/choose_projection.h); of codes for lists alone the most
 //
 // LeanVec (Tepper et al., TMLR 2024) projects in this way, to floats. Everything here but the directions, which a file
 // keeps, is integers, so that all machines have the same codes. Products come from the distances of

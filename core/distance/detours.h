@@ -5,8 +5,8 @@
 // list's ranks needs 1,024 look-ups, whose outcome no branch predictor knows, and took six times as
 // long.
 //
-// Without AVX-512 the lanes are the compiler's vectors: of plain loops over them it made none. Lists of 64, 48 looked at,
-// AVX2: 3.6 us a row instead of 70, which had been 57 % of a build of 110,000 rows; portable 7.5 instead of 70.
+// Without AVX-512 the lanes are the compiler's vectors, since it makes none of plain loops: of lists of 64, 48 looked
+// at, 3.6 us a row by AVX2 and 7.5 by portable code instead of 70, which was 57 % of a build of 110,000 rows.
 //
 // Each level includes this in its own file and so gets it in its own instruction set.
 #pragma once
@@ -58,7 +58,7 @@ void count_detours(const uint32_t* own, uint32_t count, const uint32_t* theirs, 
       ranks[v] += first;
       found[v] = WordLanes{};
     }
-    // Up to p = rank, and before these ranks, the same ones count: they are told apart once, at the end.
+    // Up to p = rank, and before these ranks, the same ones count, so that their mask is applied once, at the end.
     const uint32_t alike = std::min(entries, std::max(rank + 1, first));
     for (uint32_t p = 0; p < alike; ++p) {
       for (uint32_t v = 0; v < kLaneVectors; ++v) found[v] -= (WordLanes)(rows[v] == theirs[p]);

@@ -8,9 +8,9 @@
 //   packed  [groups, columns, 16]; columns is a multiple of 16, and rows beyond the last are zero
 //
 // Work: three operations and a load for a column and sixteen pairs. A loop of rows folds each pair by itself, in 12
-// operations, and loads the row for each. One thread, AMD EPYC with AVX-512, 12 by 192 rows of 32, 96 and 192 columns,
-// ns a pair by rows and by tiles: 5.0 and 1.6, 8.4 and 4.4, 11.8 and 7.7; by AVX2 29 and 2.2, 34 and 5.4, 21 and 9.5 when each
-// left row loaded the packed ones for itself.
+// operations, and loads the row for each. One thread, AMD EPYC with AVX-512, 12 by 192 rows of 32, 96 and 192
+// columns, ns a pair by rows and by tiles: 5.0 and 1.6, 8.4 and 4.4, 11.8 and 7.7; by AVX2, of 112 and 256 columns,
+// 15 and 7.0, 24 and 14.
 //
 // The vectors are those of the compiler, which makes of sixteen lanes what a level has. Each level includes this in its
 // own file and so gets it in its own instruction set.
@@ -26,8 +26,8 @@
 namespace gannet {
 namespace {  // one copy for each file, compiled with that file's instruction set
 
-/// Left rows that share a load, as far as the registers go. By AVX2 two take .68 to .95 of the time of one, of more than
-/// 16 columns.
+/// Left rows that share a load, as far as the registers go. By AVX2 two take .7 to .95 of the time of one, of more
+/// than 16 columns.
 #if defined(__AVX512F__)
 constexpr uint32_t tile_lefts(uint32_t) { return 4; }
 #elif defined(__AVX2__)

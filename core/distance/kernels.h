@@ -140,7 +140,7 @@ struct Kernels {
   // with `flip` (0 or 0x80, the latter for signed rows) before use; queries and blocks hold bytes
   // already flipped.
 
-  /// out[i] = |query - codes[ids[i]]|^2.
+  /// out[i] = |query - codes[ids[i]]|^2; `out` overlaps nothing that is read.
   void (*code_gather)(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
                       const uint32_t* ids, uint32_t count, uint32_t* out);
 

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "distance/row_products.h"
+#include "distance/sums_avx2.h"
 
 namespace gannet {
 namespace {
@@ -14,17 +15,11 @@ __m256i term(const int16_t* query, const uint8_t* row, uint32_t column) {
   return _mm256_madd_epi16(x, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + column)));
 }
 
-__m128i halved(__m256i sums) {
-  return _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-}
-
 uint32_t product(const int16_t* query, const uint8_t* row, uint32_t columns) {
   __m256i sums = _mm256_setzero_si256();
   for (uint32_t column = 0; column < columns; column += 16)
     sums = _mm256_add_epi32(sums, term(query, row, column));
-  __m128i four = halved(sums);
-  four = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 1))));
+  return static_cast<uint32_t>(sum32(sums));
 }
 
 /// Those of four rows, which share what a sum of lanes costs.
@@ -36,9 +31,7 @@ __m128i four_products(const int16_t* query, const uint8_t* const* rows, uint32_t
     c = _mm256_add_epi32(c, term(query, rows[2], column));
     d = _mm256_add_epi32(d, term(query, rows[3], column));
   }
-  const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-  const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-  return halved(_mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd)));
+  return four_sums(a, b, c, d);
 }
 
 void products(const ProductQuery& query, const uint8_t* rows, size_t stride, uint32_t columns,

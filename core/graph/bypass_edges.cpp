@@ -32,7 +32,7 @@ struct Bypass {
       const uint32_t target = own.targets[place];
       if (target != kNoRow && !rule.hides(target)) shown[count++] = target;
     }
-    codes.distances(codes.data() + row * codes.stride(), shown, count, distances);
+    codes.distances_of_row(row, shown, count, distances);
     return count == 0 ? 0 : *std::max_element(distances, distances + count);
   }
 
@@ -64,7 +64,7 @@ struct Bypass {
         ++shared;
     }
     if (shared < BypassRule::shared_least(own.length)) return kNoRow;
-    codes.distances(codes.data() + row * codes.stride(), candidates, count, distances);
+    codes.distances_of_row(row, candidates, count, distances);
     uint64_t keys[ANN_DEGREE_MAX];
     uint64_t* end = keys;
     for (uint32_t i = 0; i < count; ++i) {

@@ -144,6 +144,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
     if (products) rows = codes_of_rows(segment, execution);
     const Codes& codes = products ? rows : segment.codes;
     const KnnGraph knn = knn_of(codes, plan, execution.span(0, 0.76));
+    segment.codes.drop_list_codes();
     segment.knn_iterations = knn.iterations;
     if (products)
       segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
@@ -169,6 +170,7 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest>
   const bool there = plan.device >= ANN_DEVICE_CUDA && segment.rows() != 0;
   KnnGraph knn;
   if (given || !there) knn = knn_of(segment.codes, plan, execution.span(0, 0.6));
+  segment.codes.drop_list_codes();
   if (there) {
     const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
     const cuda::FoundLists found =
@@ -475,11 +477,15 @@ Codes make_codes(const BuildPlan& plan, Segment& segment, std::unique_ptr<cuda::
   return Codes(dataset, segment.seed, execution);
 }
 
-/// Narrower codes for the walks of the CPU or for the lists, where the rows have such.
-void project_codes(Segment& segment, const Execution& execution) {
+/// Narrower codes for the walks of the CPU or for the lists of cells, where the rows have such.
+void project_codes(const BuildPlan& plan, Segment& segment, const Execution& execution) {
   Projection projection = choose_projection(segment.dataset, segment.codes, segment.seed, execution);
   if (!projection.codes) return;
-  if (!projection.serves_walks) return segment.codes.find_lists_by(std::move(*projection.codes));
+  if (!projection.serves_walks) {
+    const bool by_cells = plan.knn == ANN_KNN_CELLS && plan.graph != ANN_GRAPH_GGNN && !plan.finished;
+    if (by_cells) segment.codes.find_lists_by(std::move(*projection.codes));
+    return;
+  }
   segment.codes.walk_by(std::move(*projection.codes));
   segment.codes.set_order(projection.order);
 }
@@ -517,7 +523,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     if (by_product && !by_walks) make_scaled_codes(calibration, segment, execution);
     // A device that builds calibrates by its own walks, which take the codes as they are.
-    if (plan.device < ANN_DEVICE_CUDA) project_codes(segment, execution.span(0.03, 0.06));
+    if (plan.device < ANN_DEVICE_CUDA) project_codes(plan, segment, execution.span(0.03, 0.06));
 
     execution.span(0.06, 0.7).enter("k-NN graph");
     SearchGraph& graph = segment.graph;
@@ -544,7 +550,6 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       calibrate(plan, *built, execution.span(0.88, 1));
     }
   }
-  segment.codes.drop_list_codes();
   execution.check();
   execution.advance(1);
   built->build_seconds = seconds_since(start);

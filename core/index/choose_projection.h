@@ -7,7 +7,7 @@
 //
 // One that does not serve walks may still find candidates for k-NN lists, which are compared by all columns then
 // (knn/cells.h): 100,000 glyphs of 784 columns have .986 of the true 10 among the first 20 by 192 bytes, and lists take
-// 7.9 instead of 23.8 s of thread time (AVX2), the build 13.8 instead of 29.
+// 7.9 instead of 23.8 s of thread time (AVX2), the whole build 13.8 instead of 29.0.
 #pragma once
 
 #include <optional>

@@ -70,7 +70,7 @@ void compare_again(const Codes& codes, const CellMap& map, uint32_t row, uint32_
     __builtin_prefetch(codes.row(rows[i]));
     __builtin_prefetch(codes.row(rows[i]) + 64);
   }
-  codes.distances(codes.row(row), rows, list.size, list.distances);
+  codes.distances_of_row(row, rows, list.size, list.distances);
   list.k = k;
   list.limit = UINT32_MAX;
 }

@@ -53,7 +53,7 @@ void RecallSample::find_truth(const Codes& codes, const CellMap& map, const Exec
 /// first half of the entries looked at beyond this many rows.
 bool RecallSample::keep_nearest(const Codes& codes, size_t place, const Found& found) {
   uint32_t distances[kRecallLooked];
-  codes.distances(codes.row(sample_[place]), found.rows, found.count, distances);
+  codes.distances_of_row(sample_[place], found.rows, found.count, distances);
   uint64_t keys[kRecallLooked];
   for (uint32_t i = 0; i < found.count; ++i) keys[i] = RowKey::of(distances[i], found.rows[i], false);
   std::partial_sort(keys, keys + depth_, keys + found.count);
@@ -80,7 +80,7 @@ void RecallSample::compare_with_rows(const Codes& codes, size_t place, const Exe
     execution.check();
     const uint32_t count = std::min(kPiece, codes.rows() - first);
     for (uint32_t i = 0; i < count; ++i) numbers[i] = first + i;
-    codes.distances(codes.row(own), numbers, count, line);
+    codes.distances_of_row(own, numbers, count, line);
     if (own - first < count) line[own - first] = UINT32_MAX;  // unsigned: rows before wrap round
     kernels().show_nearest(list, line, count, first);
   }

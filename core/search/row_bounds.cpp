@@ -21,10 +21,14 @@ constexpr double kOfWhole = 0x1p-20;
 constexpr float kSquareMin = 1e-28f;
 constexpr float kSquareMax = 1e36f;
 
+// By product rows about a centre farther away may have products that no float holds: they are reported as infinite, and
+// no bound knows of it.
+constexpr double kCentreSquareMax = 1e30;
+
 constexpr uint64_t kFewestOfBytes = 12;  // coding a row takes as long as 10 queries do with it
 
 float above(double value) { return std::nextafter(static_cast<float>(value), INFINITY); }
-/// The same of lengths and squares, of which there are many: next to no work, and a little farther off.
+/// The same of lengths and squares of rows, three for each: without a call, and by up to four units instead of one.
 float above_length(double value) { return static_cast<float>(value * (1 + 0x1p-22)) + FLT_MIN; }
 float below_square(double value) { return static_cast<float>(value * (1 - 0x1p-22)) - FLT_MIN; }
 
@@ -45,7 +49,8 @@ uint64_t RowBounds::fewest(int32_t element) {
   return std::string_view(kernels().name).starts_with("avx") ? kFewestOfBytes : UINT64_MAX;
 }
 
-/// A vector of floats as it is coded, but for the centre: by cosine of length one. False where its length is lost.
+/// A vector of floats as it is coded, but for the centre: by cosine of length one. False where a float does not hold
+/// its squared length.
 bool RowBounds::widen(const void* vector, int32_t element, float* values) const {
   const uint32_t dim = dataset_.dim();
   kernels().widen[element](vector, dim, values);
@@ -80,7 +85,8 @@ void RowBounds::find_centre(const Execution& execution) {
       product += double{sample[size_t{i} * dim + column]} * centre_[column];
     nearer += product > square / 2 ? 1 : 0;
   }
-  if (nearer <= sampled / 2) centre_ = Array<float>();
+  const bool too_far = dataset_.metric() == ANN_METRIC_INNER_PRODUCT && square > kCentreSquareMax;
+  if (nearer <= sampled / 2 || too_far) centre_ = Array<float>();
   centre_length_ = centre_.empty() ? 0 : std::sqrt(square);
 }
 

@@ -7,9 +7,9 @@
 //   cosine   likewise of rows and queries of length one, whose |x - q|^2 is twice the distance;
 //   product  of rows less a centre c and of queries as they are: x.q = (x - c).q + c.q.
 //
-// There is no centre where it brings less than half of some rows nearer to zero, as that of a few long ones does. Rows
-// of which two have a cosine of .95 on average (embeddings may have) took 2.2 times as long by cosine without one, and
-// of .98 3.7 times (30,000 x 384).
+// A centre is taken where it brings more than half of some rows nearer to zero; that of rows of which a few are very
+// long does not. Rows of which two have a cosine of .95 on average (embeddings may have) took 2.2 times as long by
+// cosine without one, and of .98 3.7 times (30,000 x 384).
 //
 // Rows of i8 and u8 are their own codes, with no error; by cosine their lengths are taken into account by product.
 #pragma once

@@ -19,7 +19,7 @@ using namespace gannet;
 
 namespace {
 
-enum class Rows { kNormal, kFew, kEqual, kOffset, kTiny, kHuge, kMixed, kOutliers, kAway };
+enum class Rows { kNormal, kFew, kEqual, kOffset, kTiny, kHuge, kMixed, kOutliers, kAway, kSameHuge };
 
 /// [rows, dim] of an element.
 struct Block {
@@ -61,6 +61,8 @@ struct Block {
         return unit(own) * (row % 50 == 0 ? 1000 : 1);
       case Rows::kAway:
         return 5 + unit(own);
+      case Rows::kSameHuge:  // products with queries, of another seed, are beyond all floats
+        return seed == 1 ? 0x1p100 : 0x1p30;
     }
     return 0;
   }
@@ -145,7 +147,7 @@ TEST_CASE("exact search in batches gives the bits of comparing every row") {
   for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE}) {
     for (int32_t element = ANN_F32; element <= ANN_U8; ++element) {
       for (const Rows kind : {Rows::kNormal, Rows::kFew, Rows::kEqual, Rows::kOffset, Rows::kTiny,
-                              Rows::kHuge, Rows::kMixed, Rows::kOutliers, Rows::kAway}) {
+                              Rows::kHuge, Rows::kMixed, Rows::kOutliers, Rows::kAway, Rows::kSameHuge}) {
         for (const uint32_t dim : {3u, 70u}) {
           const int number = metric + element + static_cast<int>(kind) + static_cast<int>(dim % 2);
           if (test_takes(number)) compare(metric, element, kind, dim, false);

@@ -108,6 +108,28 @@ TEST_CASE("projected codes are products with the directions of the projection") 
   }
 }
 
+TEST_CASE("a row is as far from rows as they are, of signed bytes too") {
+  constexpr uint32_t kDim = 70;
+  std::vector<uint8_t> bytes(size_t{kRows} * kDim);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(random_word(3, 4, i));
+  for (const int32_t element : {int32_t{ANN_I8}, int32_t{ANN_U8}}) {
+    const Dataset dataset({bytes.data(), kRows, kDim, element, kDim}, nullptr, ANN_METRIC_L2, 0, false, {});
+    const Codes codes(dataset, 1, {});
+    const uint32_t ids[] = {5, 2999, 0, 17, 8};
+    uint32_t distances[5];
+    codes.distances_of_row(5, ids, 5, distances);
+    for (uint32_t i = 0; i < 5; ++i) {
+      uint32_t sum = 0;
+      for (uint32_t column = 0; column < kDim; ++column) {
+        const float gap = element_to_float(dataset.row(5), element, column) -
+                          element_to_float(dataset.row(ids[i]), element, column);
+        sum += static_cast<uint32_t>(gap * gap);
+      }
+      CHECK(distances[i] == sum);
+    }
+  }
+}
+
 TEST_CASE("rows without a projection that keeps their order have none") {
   const auto has = [&](uint32_t rows, uint32_t dim, uint32_t inner, int32_t metric) {
     const std::vector<float> values = flat_rows(rows, dim, inner, 2);
