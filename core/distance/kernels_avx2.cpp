@@ -222,7 +222,6 @@ void add_products(const uint32_t (*left)[kTileColumns / 2], size_t columns, cons
                   uint32_t* out, size_t out_stride) {
   __m256i cross[kRows][2];
   for (auto& sums : cross) sums[0] = sums[1] = _mm256_setzero_si256();
-#pragma GCC unroll 2
   for (size_t pair = 0; pair < columns / 2; ++pair) {
     const __m256i right0 = widen16<false>(rows + pair * 2 * kPackRows);
     const __m256i right1 = widen16<false>(rows + pair * 2 * kPackRows + 16);
