@@ -318,25 +318,28 @@ class Thinning {
         execution_(execution),
         kept_(execution.memory, std::min(candidates.size(), most)),
         codes_tried_(execution.memory, kTriedAtOnce * codes.stride()),
-        distances_(execution.memory, kept_.size() * execution.threads) {}
+        distances_(execution.memory, kept_.size() * execution.threads),
+        among_tried_(execution.memory, kTriedAtOnce * kTriedAtOnce) {}
 
   /// Those that are left, ascending; none where they are more than `most`.
   Array<uint32_t> run() {
     for (size_t begin = 0; begin < candidates_.size(); begin += kTriedAtOnce) {
       const auto some = static_cast<uint32_t>(std::min<size_t>(candidates_.size() - begin, kTriedAtOnce));
+      const uint32_t* const rows = &candidates_[begin];
       const uint32_t before = count_;
       Sought tried[kTriedAtOnce];
       parallel_for(execution_, some, 1, [&](uint64_t i, uint64_t, uint32_t worker) {
-        codes_.gather(&candidates_[begin + i], 1, code_of(i));
-        tried[i] = seek(candidates_[begin + i], code_of(i), 0, before, worker);
+        codes_.gather(&rows[i], 1, code_of(i));
+        tried[i] = seek({rows[i], code_of(i)}, before, worker);
+        codes_.distances(code_of(i), rows, static_cast<uint32_t>(i), among_tried(i));
       });
+      bool is_kept[kTriedAtOnce] = {};
       for (uint32_t i = 0; i < some; ++i) {
-        // From those that have been kept since, if one of them is nearer.
-        const Sought later = seek(candidates_[begin + i], code_of(i), before, count_, 0);
-        if (later.distance < tried[i].distance) tried[i] = later;
+        seek_among_tried({rows[i], code_of(i)}, rows, i, is_kept, &tried[i]);
         if (tried[i].is_found) continue;
         if (count_ == kept_.size()) return {};
-        kept_[count_++] = candidates_[begin + i];
+        kept_[count_++] = rows[i];
+        is_kept[i] = true;
       }
     }
     Array<uint32_t> rows = Array<uint32_t>::front(kept_, count_, execution_.memory);
@@ -345,6 +348,12 @@ class Thinning {
   }
 
  private:
+  /// What a walk looks for.
+  struct Walk {
+    uint32_t row;
+    const uint8_t* code;
+  };
+
   /// Whether a walk finds a head from the nearest of some rows.
   struct Sought {
     uint32_t distance = UINT32_MAX;  // to that one
@@ -352,21 +361,34 @@ class Thinning {
   };
 
   uint8_t* code_of(uint64_t place) { return codes_tried_.data() + place * codes_.stride(); }
+  uint32_t* among_tried(uint64_t place) { return among_tried_.data() + place * kTriedAtOnce; }
 
-  Sought seek(uint32_t candidate, const uint8_t* code, uint32_t begin, uint32_t end, uint32_t worker) {
-    if (begin == end) return {};
+  /// From the first `end` that are kept.
+  Sought seek(const Walk& walk, uint32_t end, uint32_t worker) {
+    if (end == 0) return {};
     uint32_t* const distances = distances_.data() + kept_.size() * worker;
-    codes_.distances(code, kept_.data() + begin, end - begin, distances);
-    const uint32_t* const nearest = std::min_element(distances, distances + (end - begin));
-    const Walk walk{candidate, code};
-    return {*nearest, is_near(walk, *nearest) && finds(walk, kept_[begin + (nearest - distances)], *nearest)};
+    codes_.distances(walk.code, kept_.data(), end, distances);
+    const uint32_t* const nearest = std::min_element(distances, distances + end);
+    return {*nearest, is_found_from(walk, kept_[nearest - distances], *nearest)};
   }
 
-  /// What a walk looks for.
-  struct Walk {
-    uint32_t row;
-    const uint8_t* code;
-  };
+  /// From those that have been kept since, if one of them is nearer: of the candidates `rows` that are tried at once
+  /// those before this one, whose distances are there.
+  void seek_among_tried(const Walk& walk, const uint32_t* rows, uint32_t place, const bool* is_kept,
+                        Sought* sought) {
+    uint32_t nearest = kNoRow;
+    for (uint32_t other = 0; other < place; ++other) {
+      const uint32_t distance = among_tried(place)[other];
+      if (!is_kept[other] || distance >= sought->distance) continue;
+      sought->distance = distance;
+      nearest = rows[other];
+    }
+    if (nearest != kNoRow) sought->is_found = is_found_from(walk, nearest, sought->distance);
+  }
+
+  bool is_found_from(const Walk& walk, uint32_t row, uint32_t distance) const {
+    return is_near(walk, distance) && finds(walk, row, distance);
+  }
 
   /// Whether a row at this distance may be of the same island. A walk can come from another one by a single edge, which
   /// walks of queries from further islands do not come by.
@@ -414,9 +436,10 @@ class Thinning {
   std::span<const uint32_t> candidates_;  // rows
   const Execution& execution_;
   Array<uint32_t> kept_;
-  uint32_t count_ = 0;          // of those
-  Array<uint8_t> codes_tried_;  // [kTriedAtOnce, stride]
-  Array<uint32_t> distances_;   // [threads, kept_.size()]
+  uint32_t count_ = 0;           // of those
+  Array<uint8_t> codes_tried_;   // [kTriedAtOnce, stride]
+  Array<uint32_t> distances_;    // [threads, kept_.size()]
+  Array<uint32_t> among_tried_;  // [kTriedAtOnce, kTriedAtOnce] from a candidate to those before it
 };
 
 }  // namespace
@@ -450,8 +473,8 @@ uint64_t covering_heads_bytes(uint64_t rows, uint32_t degree, size_t stride, uin
                              threads * stride;
   const uint64_t cover = heads * 9 + 2 * most * sizeof(Surroundings);
   const uint64_t centres = rows + threads * stride + 2 * most * sizeof(uint32_t);
-  const uint64_t thinning =
-      kTriedAtOnce * stride + (uint64_t{threads} + 3) * kCoveringMost * sizeof(uint32_t);
+  const uint64_t thinning = kTriedAtOnce * (stride + kTriedAtOnce * sizeof(uint32_t)) +
+                            (uint64_t{threads} + 3) * kCoveringMost * sizeof(uint32_t);
   return neighbors + cover + centres + thinning + 20 * kAlignment;
 }
 
