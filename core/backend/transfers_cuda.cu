@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kPiece = kTransferPiece;
 constexpr uint32_t kThreadsMin = 3;  // fewer are no faster than the driver
 constexpr uint64_t kWorthBytes = 16 * kPiece;
+constexpr uint64_t kPiecesPerLane = 4;  // at least: a lane that is made for less costs more than it gains
 constexpr uint64_t kPage = kTransferPage;
 /// Left to the driver between two looks at the monitor: 7 ms.
 constexpr uint64_t kDriverBytes = uint64_t{16} << 20;
@@ -140,7 +141,9 @@ void Transfers::prepare(uint64_t bytes) {
 template <class Body, class End>
 void Transfers::each_piece(uint64_t count, uint64_t step, const Body& body, const End& end) {
   std::atomic<uint64_t> next = 0;
-  parallel_for(execution_, lanes_.size(), 1, [&](uint64_t number, uint64_t, uint32_t) {
+  const uint64_t pieces = (count + step - 1) / step;
+  const uint64_t used = std::clamp<uint64_t>(pieces / kPiecesPerLane, 1, lanes_.size());
+  parallel_for(execution_, used, 1, [&](uint64_t number, uint64_t, uint32_t) {
     const DeviceGuard guard(device_);
     Lane& own = lane(number);
     while (true) {
