@@ -652,7 +652,9 @@ typedef struct ann_build_params {
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
                           ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner
-                          product nor where a `knn_degree` below 48 is given. More: higher recall at a beam,
+                          product nor where a `knn_degree` below 48 is given. A CUDA device that builds makes
+                          64 of these 48 where neighbours are hard to tell apart (a local intrinsic dimension
+                          of 22 and more by its lists, which must have 64). More: higher recall at a beam,
                           slower steps, 4 bytes a row each. For TSDG the edges of the longest row, default
                           128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default
@@ -749,7 +751,7 @@ ANN_API ann_status ann_build(ann_index *index, const ann_matrix *rows, const uin
 typedef struct ann_plan {
   uint32_t struct_size;
   uint32_t threads;           /* that the build would use */
-  uint64_t index_bytes;       /* held when built */
+  uint64_t index_bytes;       /* held when built; with the most edges where `degree` is left to the data */
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
   double seconds;             /* a guess at the wall time; rows without structure may take 20 times as long */
   uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0. Codes are

@@ -73,9 +73,12 @@ FoundLists find(const CodesView& codes, int32_t method, const NnDescentParams& p
     return {};
   }
   if (method != ANN_KNN_CELLS)
-    return {nn_descent(codes, params, neighbors, distances, stream, execution), 0, {}};
+    return {nn_descent(codes, params, neighbors, distances, stream, execution), 0, 0, {}};
   const CellsReport report = cells_knn(codes, params, effort, neighbors, distances, stream, execution);
-  return {report.iterations != 0 ? report.iterations : report.rounds, report.share, {}};
+  return {report.iterations != 0 ? report.iterations : report.rounds,
+          report.lists.share,
+          report.lists.dimension,
+          {}};
 }
 
 /// Codes on the device and the stream that a build works on: those made of rows that lie there, or the host's.
@@ -134,21 +137,20 @@ class Graph final : public GraphOnDevice {
 
   void make(int32_t method, const KnnLists* given, const BuildPlan& plan, const Array<uint32_t>& entries,
             const Execution& execution) {
-    degree_ = plan.degree;
-    const size_t places = checked_product(rows_, degree_);
     auto pruned = prune(method, given, plan, execution.span(0, 0.9));
+    const size_t places = checked_product(rows_, degree);
 
     execution.span(0.9, 0.95).enter("reverse edges");
     left_.edges = std::make_unique<DeviceArray<uint8_t>>(places * sizeof(uint32_t), stream());
     edges_ = reinterpret_cast<uint32_t*>(left_.edges->data());
-    add_reverse_edges(pruned->data(), rows_, degree_, edges_, stream(), execution);
+    add_reverse_edges(pruned->data(), rows_, degree, edges_, stream(), execution);
     pruned.reset();
     finish(plan, entries, execution.span(0.95, 1));
   }
 
   /// GGNN's graph, of which the host gets the layers.
   void make_ggnn(const BuildPlan& plan, SearchGraph& graph, const Execution& execution) {
-    degree_ = plan.degree;
+    degree = plan.degree;
     left_.edges =
         std::move(build_ggnn(codes_->view(), plan.ggnn, graph, stream(), execution.span(0, 0.95)).edges);
     edges_ = reinterpret_cast<uint32_t*>(left_.edges->data());
@@ -221,11 +223,13 @@ class Graph final : public GraphOnDevice {
         found.sampled = sample_lists(knn.data(), rows_, plan.nn_descent, transfers_, stream(), execution);
     }
     execution.span(0.95, 1).enter("prune");
-    auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
+    const Pruning& pruning = pruning_for(plan, found.dimension);
+    degree = pruning.degree;
+    auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree), stream());
     if (lengths == nullptr)
-      prune_by_rank(knn.data(), rows_, k, plan.pruning, pruned->data(), stream(), execution);
+      prune_by_rank(knn.data(), rows_, k, pruning, pruned->data(), stream(), execution);
     else
-      prune_by_distance(knn.data(), lengths, rows_, k, plan.pruning, pruned->data(), stream(), execution);
+      prune_by_distance(knn.data(), lengths, rows_, k, pruning, pruned->data(), stream(), execution);
     return pruned;
   }
 
@@ -243,7 +247,7 @@ class Graph final : public GraphOnDevice {
     copy_to_device(starts.data(), entries.data(), entries.size() * sizeof(uint32_t), stream(),
                    "sending entry points");
     const RepairResult repair = repair_reachability(
-        {edges_, starts.data(), rows_, degree_, static_cast<uint32_t>(entries.size())}, stream(), execution);
+        {edges_, starts.data(), rows_, degree, static_cast<uint32_t>(entries.size())}, stream(), execution);
     repaired_edges = repair.edges_added;
     unreachable = repair.unreachable_left;
   }
@@ -252,7 +256,6 @@ class Graph final : public GraphOnDevice {
   DeviceBuildResult left_;  // until a placement takes it over
   mutable Transfers transfers_;
   uint32_t rows_;
-  uint32_t degree_ = 0;
   std::unique_ptr<CodesOnDevice> codes_;
   uint32_t* edges_ = nullptr;  // [rows, degree] here or in the index
 };

@@ -40,6 +40,7 @@ KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, uint
 struct FoundLists {
   uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took
   double share = 0;         // of true neighbours in the lists, by codes, where cells have looked
+  double dimension = 0;     // local intrinsic dimension of the rows, by codes, likewise
   SampledLists sampled;     // where they have
 };
 
@@ -55,6 +56,7 @@ class GraphOnDevice {
   virtual ~GraphOnDevice() = default;
 
   FoundLists found;
+  uint32_t degree = 0;  // edges a row, where the plan leaves that to the data as many as they want
   uint32_t repaired_edges = 0;
   uint32_t unreachable = 0;  // rows that the repair leaves to the CPU, with the edges as before it
 

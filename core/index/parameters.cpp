@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint32_t kDegreeDefault = 32;
 constexpr uint32_t kDegreeOfMany = 48;
+constexpr uint32_t kDegreeOfHard = 64;
+constexpr double kHardDimension = 22;
 constexpr uint64_t kManyRows = 100'000;
 constexpr uint32_t kNarrowColumns = 256;
 constexpr uint32_t kGgnnDegreeDefault = 24;  // of the paper for SIFT
@@ -111,6 +113,25 @@ uint32_t degree_default(const ann_index_params& shape, uint64_t rows, uint32_t k
   return is_narrow && has_lists && rows >= kManyRows ? kDegreeOfMany : kDegreeDefault;
 }
 
+/// On a device many narrow rows get 64 edges, from the same lists, where neighbours are hard to tell apart, which cells see
+/// by the local intrinsic dimension (knn/cells_recall.cu): it is 24 of rows uniform in 32 columns, 27 of five shells in
+/// 24, 22 and 21 of words and SIFT 100k, 15 of normal rows in 16, 9 of patches. The time as a part of that with 48, one
+/// NVIDIA H200, 500,000 rows (SIFT 1M), batches of 10,000 and of 1,000:
+///
+///                        .95    .99   .99, k = 100   1,000 at .95    .99
+///     uniform            .83    .80            .83            .88    .93
+///     shells             .87    .94            .87            .90    .87
+///     SIFT               .95    .90            .84            .90    .93
+///     words             1.00    .96            .95            .99    .97
+///
+/// Walks of the CPU gain a tenth by it on uniform rows and lose a fifth on shells. Of 256 columns and more, GIST (23) takes
+/// 1.05 times as long at .95 and .90 at .99.
+bool degree_goes_by_data(const BuildPlan& plan, const ann_build_params& params) {
+  const bool has_lists = params.knn_degree == 0 || params.knn_degree >= kDegreeOfHard;
+  return params.graph == ANN_GRAPH_AUTO && params.degree == 0 && has_lists && plan.degree == kDegreeOfMany &&
+         plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA;
+}
+
 /// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
 /// or long; on the CPU those of 72 took SIFT 1M 22.3 s and of 64 20.3 s, and walks found as much. `paper`: of the graph as
 /// CAGRA's paper has it.
@@ -198,6 +219,10 @@ Pruning complete_pruning(const ann_build_params& params, uint32_t degree, uint32
   return {degree, whole ? k : degree, params.reorder == ANN_REORDER_DISTANCE};
 }
 
+const Pruning& pruning_for(const BuildPlan& plan, double dimension) {
+  return dimension >= kHardDimension ? plan.pruning : plan.easy_pruning;
+}
+
 bool reads_copy(const BuildPlan& plan, bool by_product) {
   return by_product || plan.finished || (plan.knn == ANN_KNN_GIVEN && plan.pruning.by_distance);
 }
@@ -252,6 +277,8 @@ BuildPlan plan_build(const ann_build_params& params, const ann_index_params& sha
          params.knn, params.knn_degree, params.degree, ANN_KNN_GIVEN);
   plan.degree = params.degree != 0 ? params.degree : plan.finished ? params.knn_degree : usual;
   check_range("degree", plan.degree, 2, ANN_DEGREE_MAX);
+  const uint32_t easy_degree = plan.degree;
+  if (degree_goes_by_data(plan, params)) plan.degree = kDegreeOfHard;
   if (tsdg) plan.diversify = complete_diversify(params, plan.degree);
   if (is_ggnn) plan.ggnn = complete_ggnn(params, plan.degree);
   const bool given = params.knn == ANN_KNN_GIVEN;
@@ -266,6 +293,7 @@ BuildPlan plan_build(const ann_build_params& params, const ann_index_params& sha
   plan.nn_descent =
       complete_nn_descent(k, params.samples, params.iterations, params.convergence, params.seed);
   plan.pruning = complete_pruning(params, plan.degree, k, paper);
+  plan.easy_pruning = complete_pruning(params, easy_degree, k, paper);
   plan.knn_graph = params.knn_graph;
   plan.threads = thread_count(params.threads, threads_max);
   plan.memory_limit = params.memory_limit;

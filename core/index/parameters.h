@@ -25,9 +25,10 @@ struct BuildPlan {
   bool finished = false;  // knn_graph is the search graph
   bool repair = true;
   bool calibrate = true;
-  uint32_t degree = 0;
+  uint32_t degree = 0;  // at most
   uint32_t threads = 0;
   Pruning pruning;                      // of ANN_GRAPH_AUTO and ANN_GRAPH_CAGRA
+  Pruning easy_pruning;                 // the same where a device sees that neighbours are easy to tell apart
   DiversifyParams diversify;            // of ANN_GRAPH_TSDG
   GgnnParams ggnn;                      // of ANN_GRAPH_GGNN
   NnDescentParams nn_descent;           // k of any k-NN graph, given or made
@@ -39,6 +40,9 @@ struct BuildPlan {
 /// Checks and completes parameters for `rows` rows of an index. `threads_max` 0: no cap.
 BuildPlan plan_build(const ann_build_params& params, const ann_index_params& shape, uint64_t rows,
                      uint32_t threads_max);
+
+/// How lists are pruned whose rows have this local intrinsic dimension; 0: it is not known.
+const Pruning& pruning_for(const BuildPlan& plan, double dimension);
 
 /// Whether the host reads its copy of rows or codes before a device has built: codes, entry points and edges by product
 /// are made of it, a given graph is measured, given lists are pruned by distance.

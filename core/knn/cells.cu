@@ -64,12 +64,13 @@ void refine(const CellsView& map, const CellsEffort& effort, const RecallSample&
     ++report.rounds;
   };
   while (report.rounds < std::max(effort.rounds, 1u)) round();
-  report.share = sample.recall(lists.distances.data(), lists.length, k, false);
-  while (report.share < effort.enough && report.rounds < kRoundsMax) {
-    const double before = report.share;
+  const auto measure = [&] { report.lists = sample.measure(lists.distances.data(), lists.length, k, false); };
+  measure();
+  while (report.lists.share < effort.enough && report.rounds < kRoundsMax) {
+    const double before = report.lists.share;
     round();
-    report.share = sample.recall(lists.distances.data(), lists.length, k, false);
-    if (report.share - before < kLeastGain * (1 - before)) break;
+    measure();
+    if (report.lists.share - before < kLeastGain * (1 - before)) break;
   }
 }
 
@@ -90,7 +91,7 @@ struct MergedLists {
     merge_lists(rows, k, neighbors, distances, more.data(), more_distances.data(), stream);
   }
 
-  double share(const RecallSample& sample) const { return sample.recall(distances, k, k, true); }
+  ListMeasures measure(const RecallSample& sample) const { return sample.measure(distances, k, k, true); }
 };
 
 /// Merges the lists of NN-Descent, and of other maps while too few neighbours are found and these help.
@@ -102,11 +103,11 @@ void find_more(const CodesView& codes, const NnDescentParams& params, const Cell
         report.iterations = nn_descent(codes, params, neighbors, distances, stream, execution.span(0, 0.5));
       },
       stream);
-  report.share = lists.share(sample);
+  report.lists = lists.measure(sample);
   NnDescentParams other = params;
   CellsEffort once = effort;
   once.least = 0;
-  for (uint32_t map = 0; map < kMapsMax && report.share < effort.enough; ++map) {
+  for (uint32_t map = 0; map < kMapsMax && report.lists.share < effort.enough; ++map) {
     ++other.seed;
     lists.add(
         [&](uint32_t* neighbors, uint32_t* distances) {
@@ -114,9 +115,9 @@ void find_more(const CodesView& codes, const NnDescentParams& params, const Cell
                     execution.span(0.5 + 0.25 * map, 0.75 + 0.25 * map));
         },
         stream);
-    const double before = report.share;
-    report.share = lists.share(sample);
-    if (report.share - before < kLeastGain * (1 - before)) break;
+    const double before = report.lists.share;
+    report.lists = lists.measure(sample);
+    if (report.lists.share - before < kLeastGain * (1 - before)) break;
   }
 }
 
@@ -156,7 +157,7 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, con
   report.cells = view.cells;
   compare_with_cells(map, effort, lists->now(), stream, execution.span(0.1, 0.3));
   refine(view, effort, sample, params.k, *lists, report, stream, execution);
-  const bool finds_too_little = report.share < effort.least && codes.rows > params.k;
+  const bool finds_too_little = report.lists.share < effort.least && codes.rows > params.k;
   std::optional<DeviceArray<uint32_t>> measured;
   if (finds_too_little && distances == nullptr) distances = room_for_distances(measured, places, stream);
   write_lists(view, lists->now(), params.k, neighbors, distances, stream);

@@ -33,9 +33,15 @@
 namespace gannet::cuda {
 
 /// Figures of one run, for tests and times.
+/// What the lists of sampled rows show.
+struct ListMeasures {
+  double share = 0;      // of their true min(k, 32) neighbours, of rows at equal distance any
+  double dimension = 0;  // local intrinsic dimension about them; 0: all have copies, or too few neighbours
+};
+
 struct CellsReport {
   uint32_t cells = 0;
-  double share = 0;         // of the true neighbours of the sampled rows, in the end
+  ListMeasures lists;       // in the end
   uint32_t rounds = 0;      // of neighbours' neighbours
   uint32_t iterations = 0;  // of NN-Descent where it was needed
 };
@@ -183,9 +189,8 @@ class RecallSample {
  public:
   RecallSample(const CellsView& map, uint64_t seed, const Stream& stream);
 
-  /// The share of the true min(k, 32) neighbours of the sampled rows that lists hold, of rows at equal
-  /// distance any. `distances` is [rows, length], by place or by row number. Waits for the stream.
-  double recall(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const;
+  /// `distances` is [rows, length], by place or by row number. Waits for the stream.
+  ListMeasures measure(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const;
 
  private:
   CellsView map_;

@@ -8,10 +8,20 @@
 // than it. So the true neighbours need not be found: all rows are multiplied with the sampled ones, and
 // the few that are nearer than the last entry are counted, in any order.
 //
+// The distances of the entries also tell how hard neighbours are to tell apart: the local intrinsic dimension m about a row
+// is estimated by maximum likelihood (Levina and Bickel, 2004),
+//
+//   1 / m  =  mean over j < d of ln(r_d / r_j),    r_j the distance of entry j of d
+//
+// and the median over the sampled rows is that of the set. Rows with copies, whose r_1 is 0, are left out. A search graph has
+// more edges where it is high (index/parameters.cpp).
+//
 // Operations: 256 n pairs, of which 1M rows of 128 bytes take some 0.2 ms. The share has a standard error
 // of about 0.004.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <vector>
 
 #include "backend/launch_items.cuh"
@@ -254,6 +264,27 @@ void launch_count(const Args& args, const Stream& stream) {
          stream, args);
 }
 
+/// The median over rows of the dimension by `depth` squared distances of each, [rows, kSampledDepth]; 0 where no row has
+/// so many without a copy.
+double dimension_of(const uint32_t* distances, uint32_t rows, uint32_t depth, bool wide) {
+  std::vector<double> dimensions;
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t* const near = distances + uint64_t{row} * kSampledDepth;
+    const auto value = [&](uint32_t entry) {
+      return wide ? double{std::bit_cast<float>(near[entry])} : double{near[entry]};
+    };
+    if (near[depth - 1] == UINT32_MAX || value(0) == 0) continue;
+    double sum = 0;
+    for (uint32_t entry = 0; entry + 1 < depth; ++entry)
+      sum += std::log(value(depth - 1) / value(entry)) / 2;  // of squares
+    dimensions.push_back((depth - 1) / sum);                 // infinite where all are equally far
+  }
+  if (dimensions.empty()) return 0;
+  const auto middle = dimensions.begin() + static_cast<ptrdiff_t>(dimensions.size() / 2);
+  std::nth_element(dimensions.begin(), middle, dimensions.end());
+  return *middle;
+}
+
 }  // namespace
 
 RecallSample::RecallSample(const CellsView& map, uint64_t seed, const Stream& stream)
@@ -274,7 +305,8 @@ RecallSample::RecallSample(const CellsView& map, uint64_t seed, const Stream& st
   launch_items<DrawSampled>("draw_sampled", count_, args, stream);
 }
 
-double RecallSample::recall(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const {
+ListMeasures RecallSample::measure(const uint32_t* distances, uint32_t length, uint32_t k,
+                                   bool by_row) const {
   constexpr uint32_t kEntries = kSampledRows * kSampledDepth;
   Args args = {};
   args.map = map_;
@@ -288,7 +320,7 @@ double RecallSample::recall(const uint32_t* distances, uint32_t length, uint32_t
   args.found = found_.data();
   args.nearer = found_.data() + kEntries;
   args.last = found_.data() + 2 * kEntries;
-  if (args.depth == 0) return 1;
+  if (args.depth == 0) return {1, 0};
   launch_items<TakeFound>("take_found", kEntries, args, stream_);
   if (map_.exact.wide())
     launch_count<CountFloatsNearer>(args, stream_);
@@ -303,7 +335,8 @@ double RecallSample::recall(const uint32_t* distances, uint32_t length, uint32_t
   uint64_t hits = 0;
   for (uint32_t i = 0; i < kEntries; ++i)
     hits += numbers[i] != UINT32_MAX && numbers[kEntries + i] < args.depth ? 1 : 0;
-  return static_cast<double>(hits) / static_cast<double>(uint64_t{count_} * args.depth);
+  return {static_cast<double>(hits) / static_cast<double>(uint64_t{count_} * args.depth),
+          dimension_of(numbers.data(), count_, args.depth, map_.exact.wide())};
 }
 
 }  // namespace gannet::cuda

@@ -255,7 +255,7 @@ void time_cells(const Measured& data, uint32_t k, const cuda::CellsEffort& effor
               effort.rounds, effort.expanded, effort.reversed, effort.reverse);
   std::printf(", %u matched, %u of groups, slices of %llu", effort.matched, effort.group_probes,
               static_cast<unsigned long long>(effort.slice));
-  std::printf(": %.2f ms, %u cells, share %.4f, %u + %u rounds", ms, report.cells, report.share,
+  std::printf(": %.2f ms, %u cells, share %.4f, %u + %u rounds", ms, report.cells, report.lists.share,
               report.rounds, report.iterations);
   data.print_recall(neighbors, k);
 }
@@ -302,7 +302,8 @@ void time_stages(const Measured& data, uint32_t k) {
   const double writing =
       device_ms(stream, [&] { cuda::write_lists(map->view(), lists, k, neighbors.data(), nullptr, stream); });
   const cuda::RecallSample sample(map->view(), 1, stream);
-  const double sampling = device_ms(stream, [&] { sample.recall(distances.data(), lists.length, k, false); });
+  const double sampling =
+      device_ms(stream, [&] { sample.measure(distances.data(), lists.length, k, false); });
   std::printf("stages, k %u: map %.2f ms, products %.2f, rounds %.2f and %.2f, recall %.2f, writing %.2f\n",
               k, mapping, comparing, refining, again, sampling, writing);
   std::fflush(stdout);

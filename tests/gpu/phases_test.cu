@@ -1014,11 +1014,12 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
   const double share = share_of(truth, at, k, std::min(k, 32u));
   if (!quick && !race && rows.rows >= 5000)
     std::printf("       %s: %u cells, %u + %u rounds, share %.4f, %.4f by the sample, %.4f of whole lists\n",
-                name.c_str(), report.cells, report.rounds, report.iterations, share, report.share,
+                name.c_str(), report.cells, report.rounds, report.iterations, share, report.lists.share,
                 share_of(truth, at, k, k));
   expect(share >= least, name + ": a share of " + std::to_string(share));
-  expect(report.cells == 0 || std::abs(share - report.share) < (rows.rows > 300 ? 0.05 : 0.005),
-         name + ": the sample says " + std::to_string(report.share) + ", it is " + std::to_string(share));
+  expect(
+      report.cells == 0 || std::abs(share - report.lists.share) < (rows.rows > 300 ? 0.05 : 0.005),
+      name + ": the sample says " + std::to_string(report.lists.share) + ", it is " + std::to_string(share));
 }
 
 void claim_cells() {
@@ -1150,7 +1151,7 @@ void claim_recall() {
     const OnDevice<uint32_t> near(uint64_t{n} * cuda::kNearCells, both.stream);
     const cuda::CellMap map(both.sent.view(), 1, cuda::kGraphEffort, near.data(), both.stream, Execution());
     const cuda::RecallSample sample(map.view(), 1, both.stream);
-    expect(sample.recall(lists.distances.data(), 48, 48, true) == 1, "complete lists");
+    expect(sample.measure(lists.distances.data(), 48, 48, true).share == 1, "complete lists");
     std::vector<uint32_t> cut = lists.distances.fetch();
     for (uint32_t row = 0; row < n; ++row) {
       uint32_t* list = cut.data() + uint64_t{row} * 48;
@@ -1158,8 +1159,30 @@ void claim_recall() {
       std::fill(list + 44, list + 48, UINT32_MAX);
     }
     const OnDevice<uint32_t> sent(cut.data(), cut.size(), both.stream);
-    const double share = sample.recall(sent.data(), 48, 48, true);
+    const double share = sample.measure(sent.data(), 48, 48, true).share;
     expect(share >= 28 / 32.0 && share < 28.5 / 32, "lists without four: " + std::to_string(share));
+  }
+}
+
+/// The local intrinsic dimension, by codes that are wide (of few columns) and bytes, and of rows that are all copies.
+void claim_dimension() {
+  const uint32_t n = race ? 300 : quick ? 700 : 20'000;
+  struct Case {
+    uint32_t columns;
+    Values values;
+    double least, most;
+  };
+  for (const Case& of : {Case{2, Values::kNormal, 1.5, 2.5}, Case{12, Values::kNormal, 5, 13},
+                         Case{40, Values::kNormal, 9, 34}, Case{40, Values::kEqual, 0, 0}}) {
+    const Rows rows(ANN_F32, n, of.columns, of.values, 3);
+    const BothCodes both(rows, ANN_METRIC_L2);
+    const FoundLists lists(both, 48);
+    const cuda::CellsReport report =
+        cuda::cells_knn(both.sent.view(), {48, 12, 12, 0.02f, 5}, cuda::kGraphEffort, lists.neighbors.data(),
+                        lists.distances.data(), both.stream, Execution());
+    const double dimension = report.lists.dimension;
+    expect(of.least <= dimension && dimension <= of.most,
+           std::to_string(of.columns) + " columns: dimension " + std::to_string(dimension));
   }
 }
 
@@ -1353,6 +1376,7 @@ constexpr Claim kClaims[] = {
     {"NN-Descent makes the CPU's lists of more than 256 rows", claim_long_descent},
     {"NN-Descent by inner product makes the CPU's lists", claim_products},
     {"recall by cells", claim_recall},
+    {"dimension by cells", claim_dimension},
     {"lists by cells hold the share that the sample says, the same twice", claim_cells},
     {"lists of more than 256 rows by cells", claim_long_cells},
     {"cells of any rows", claim_cells_of_any_rows},
