@@ -494,7 +494,7 @@ void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed
                          reinterpret_cast<const float*>(packed), right_count,
                          static_cast<uint32_t>(stride_ / sizeof(float)), out, out_stride);
   } else {
-    kernels().code_tile(left, left_count, packed, right_count, stride_, out, out_stride);
+    kernels().code_tile(left, left_count, packed, right_count, stride_, compared_columns(), out, out_stride);
   }
 }
 

@@ -227,6 +227,12 @@ class Codes {
   void make(const Dataset& dataset, uint64_t seed, const Execution& execution);
   void begin(const Dataset& dataset, uint64_t seed, const Execution& execution);
   uint32_t columns() const { return code_columns(dim_, metric_); }
+  /// Bytes of a row that tiles compare: behind them are zeros, unless these are flipped. Rows of 24 columns in 64 bytes
+  /// take less than half of the time.
+  size_t compared_columns() const {
+    if (flip_ != 0 || by_ != nullptr) return stride_;
+    return std::min(stride_, round_up(size_t{columns()}, kCodeStep));
+  }
   void transform(const uint8_t* row, double length, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;
   template <class RowOf>

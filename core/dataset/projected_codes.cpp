@@ -111,7 +111,7 @@ Array<float> covariance(const uint8_t* sample, uint32_t count, size_t stride, co
   parallel_for(execution, width, kBlock, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     uint32_t* const tile = tiles.data() + worker * size_t{kBlock} * stride;
     kernels().code_tile(columns.data() + begin * count, static_cast<uint32_t>(end - begin), packed.data(),
-                        width, count, tile, stride);
+                        width, count, count, tile, stride);
     for (uint64_t row = begin; row < end; ++row) {
       for (size_t column = 0; column < stride; ++column) {
         const uint64_t product = (squares[row] + squares[column] - tile[(row - begin) * stride + column]) / 2;
@@ -252,7 +252,7 @@ void ProjectedCodes::pack(const Allocator& memory) {
 }
 
 void ProjectedCodes::multiply(const uint8_t* codes, uint32_t count, uint32_t* tile) const {
-  kernels().code_tile(codes, count, packed_.data(), width_, stride_, tile, width_);
+  kernels().code_tile(codes, count, packed_.data(), width_, stride_, stride_, tile, width_);
   for (uint32_t row = 0; row < count; ++row) {
     const Sums sums = sums_of(codes + row * stride_, stride_);
     const uint32_t own = sums.square - 256 * sums.values;

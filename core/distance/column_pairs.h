@@ -81,21 +81,22 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
 
 /// `kRows` left rows against all groups.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
-               size_t out_stride);
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, size_t columns,
+               uint32_t* out, size_t out_stride);
 
 /// As Kernels::code_tile, kTileRows left rows at a time.
 template <uint32_t kTileRows>
 void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
-               size_t stride, uint32_t* out, size_t out_stride) {
+               size_t stride, size_t columns, uint32_t* out, size_t out_stride) {
   const uint32_t groups = (right_count + kPackRows - 1) / kPackRows;
   uint32_t i = 0;
   for (; i + kTileRows <= left_count; i += kTileRows)
-    tile_rows<kTileRows>(left + i * stride, packed, groups, stride, out + i * out_stride, out_stride);
+    tile_rows<kTileRows>(left + i * stride, packed, groups, stride, columns, out + i * out_stride,
+                         out_stride);
   for (; i + 2 <= left_count; i += 2)
-    tile_rows<2>(left + i * stride, packed, groups, stride, out + i * out_stride, out_stride);
+    tile_rows<2>(left + i * stride, packed, groups, stride, columns, out + i * out_stride, out_stride);
   if (i < left_count)
-    tile_rows<1>(left + i * stride, packed, groups, stride, out + i * out_stride, out_stride);
+    tile_rows<1>(left + i * stride, packed, groups, stride, columns, out + i * out_stride, out_stride);
 }
 
 }  // namespace

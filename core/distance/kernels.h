@@ -24,6 +24,8 @@ inline constexpr uint32_t kPackRows = 16;
 
 /// Code rows are this many bytes or a multiple, zero beyond the dimension.
 inline constexpr uint32_t kCodeAlign = 64;
+/// Tiles of codes compare whole steps of so many columns.
+inline constexpr uint32_t kCodeStep = 8;
 
 /// Rows of any kind: where the first one starts and how far apart they are.
 struct RowsView {
@@ -148,10 +150,11 @@ struct Kernels {
   /// rounded up to kPackRows: the bytes of the padded block, and 8 bytes a row.
   void (*code_pack)(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed);
 
-  /// out[i * out_stride + j] = |left i - right j|^2 for a plain block and a packed one; out_stride is
-  /// at least right_count rounded up to kPackRows, and columns up to there may be overwritten.
+  /// out[i * out_stride + j] = |left i - right j|^2 for a plain block and a packed one, which are zero beyond the first
+  /// `columns` bytes of a row, a multiple of kCodeStep; out_stride is at least right_count rounded up to kPackRows, and
+  /// columns up to there may be overwritten.
   void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
-                    size_t stride, uint32_t* out, size_t out_stride);
+                    size_t stride, size_t columns, uint32_t* out, size_t out_stride);
 
   /// The same of codes that are floats (float_tile.h): `columns` a row, a multiple of 16 and zero beyond the dimension.
   /// The bits of floats that squared_l2 gives; packed_bytes() of room.

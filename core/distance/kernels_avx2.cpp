@@ -244,8 +244,8 @@ void add_products(const uint32_t (*left)[kTileColumns / 2], size_t columns, cons
 /// memory is no work for the units that multiply. One thread, AMD EPYC (2.7 GHz): 60 products a ns of 128 columns and
 /// 62 of 832, 31 and 30 when each group widened them again; the units could do 89. Six left rows spill: 41.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
-               size_t out_stride) {
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, size_t columns,
+               uint32_t* out, size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
   for (uint32_t r = 0; r < kRows; ++r) {
     const __m256i own = _mm256_set1_epi32(static_cast<int>(squared_norm(left + r * stride, stride)));
@@ -256,16 +256,16 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
     }
   }
   alignas(32) uint32_t wide[kRows][kTileColumns / 2];
-  for (size_t begin = 0; begin < stride; begin += kTileColumns) {
-    const size_t columns = std::min(kTileColumns, stride - begin);
+  for (size_t begin = 0; begin < columns; begin += kTileColumns) {
+    const size_t count = std::min(kTileColumns, columns - begin);
     for (uint32_t r = 0; r < kRows; ++r) {
-      for (size_t column = 0; column < columns; column += 16)
+      for (size_t column = 0; column < count; column += 16)
         _mm256_store_si256(reinterpret_cast<__m256i*>(wide[r] + column / 2),
                            widen16<false>(left + r * stride + begin + column));
     }
     for (uint32_t group = 0; group < groups; ++group)
-      add_products<kRows>(wide, columns, packed + (group * stride + begin) * kPackRows,
-                          out + group * kPackRows, out_stride);
+      add_products<kRows>(wide, count, packed + (group * stride + begin) * kPackRows, out + group * kPackRows,
+                          out_stride);
   }
 }
 

@@ -43,8 +43,8 @@ constexpr uint32_t kTileRows = 8;
 
 /// `kRows` left rows against all groups.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
-               size_t out_stride) {
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, size_t columns,
+               uint32_t* out, size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
   uint32_t own[kRows];
   for (uint32_t r = 0; r < kRows; ++r) own[r] = squared_norm(left + r * stride, stride);
@@ -52,7 +52,7 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
     const uint8_t* rows = packed + group * (kPackRows * stride);
     __m512i cross[kRows];
     for (__m512i& sum : cross) sum = _mm512_setzero_si512();
-    for (size_t column = 0; column < stride; column += 2) {
+    for (size_t column = 0; column < columns; column += 2) {
       const __m512i right = _mm512_cvtepu8_epi16(
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows + column * kPackRows)));
       for (uint32_t r = 0; r < kRows; ++r) {

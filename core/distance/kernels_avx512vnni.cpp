@@ -115,13 +115,13 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
 /// `kRows` left rows against `kGroups` groups of 16; `fixed` holds each left row's term of |x - q|^2.
 template <uint32_t kRows, uint32_t kGroups>
 void tile_groups(const uint8_t* left, const uint32_t* fixed, const uint8_t* groups, const uint8_t* norms,
-                 size_t stride, uint32_t* out, size_t out_stride) {
+                 size_t stride, size_t columns, uint32_t* out, size_t out_stride) {
   const size_t group_bytes = kPackRows * stride;
   __m512i cross[kRows][kGroups];
   for (auto& row : cross) {
     for (__m512i& sum : row) sum = _mm512_setzero_si512();
   }
-  for (size_t column = 0; column < stride; column += 4) {
+  for (size_t column = 0; column < columns; column += 4) {
     __m512i right[kGroups];
     for (uint32_t g = 0; g < kGroups; ++g) right[g] = load64(groups + g * group_bytes + column * kPackRows);
     for (uint32_t r = 0; r < kRows; ++r) {
@@ -151,8 +151,8 @@ constexpr uint32_t kTileGroups = 3;
 /// `kRows` left rows against all groups. Their own sums are made once for all of these: made for each
 /// group they took a third of the time at 128 columns.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
-               size_t out_stride) {
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, size_t columns,
+               uint32_t* out, size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
   uint32_t fixed[kRows];
   for (uint32_t r = 0; r < kRows; ++r) {
@@ -164,7 +164,7 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
   constexpr uint32_t kGroups = kRows == 1 ? 12 : kRows == 2 ? 6 : kTileGroups;
   uint32_t group = 0;
   const auto take = [&](auto tile, uint32_t taken) {
-    tile(left, fixed, packed + group * (kPackRows * stride), norms + group * kPackRows * 4, stride,
+    tile(left, fixed, packed + group * (kPackRows * stride), norms + group * kPackRows * 4, stride, columns,
          out + group * kPackRows, out_stride);
     group += taken;
   };
@@ -176,18 +176,18 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
 /// The same of `count` rows, kRows at most.
 template <uint32_t kRows>
 void tile_few(uint32_t count, const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
-              uint32_t* out, size_t out_stride) {
-  if (count == kRows) return tile_rows<kRows>(left, packed, groups, stride, out, out_stride);
-  if constexpr (kRows > 1) tile_few<kRows - 1>(count, left, packed, groups, stride, out, out_stride);
+              size_t columns, uint32_t* out, size_t out_stride) {
+  if (count == kRows) return tile_rows<kRows>(left, packed, groups, stride, columns, out, out_stride);
+  if constexpr (kRows > 1) tile_few<kRows - 1>(count, left, packed, groups, stride, columns, out, out_stride);
 }
 
 void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
-               size_t stride, uint32_t* out, size_t out_stride) {
+               size_t stride, size_t columns, uint32_t* out, size_t out_stride) {
   const uint32_t groups = (right_count + kPackRows - 1) / kPackRows;
   uint32_t row = 0;
   for (uint32_t tiles = (left_count + kTileRows - 1) / kTileRows; tiles > 0; --tiles) {
     const uint32_t rows = (left_count - row) / tiles;
-    tile_few<kTileRows>(rows, left + row * stride, packed, groups, stride, out + row * out_stride,
+    tile_few<kTileRows>(rows, left + row * stride, packed, groups, stride, columns, out + row * out_stride,
                         out_stride);
     row += rows;
   }

@@ -92,10 +92,10 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
 }
 
 void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
-               size_t stride, uint32_t* out, size_t out_stride) {
+               size_t stride, size_t columns, uint32_t* out, size_t out_stride) {
   for (uint32_t i = 0; i < left_count; ++i) {
     for (uint32_t j = 0; j < right_count; ++j)
-      out[i * out_stride + j] = code_distance(left + i * stride, packed + j * stride, stride, 0);
+      out[i * out_stride + j] = code_distance(left + i * stride, packed + j * stride, columns, 0);
   }
 }
 

@@ -307,7 +307,7 @@ void CellMap::compare(const Codes& codes, const uint8_t* block, uint32_t count, 
                                        bytes + i * packed_stride_);
     std::memset(bytes + i * packed_stride_ + columns, 0, packed_stride_ - columns);
   }
-  kernels().code_tile(bytes, count, packed, sizes_[cell], packed_stride_, tile, width);
+  kernels().code_tile(bytes, count, packed, sizes_[cell], packed_stride_, columns, tile, width);
   for (uint32_t i = 0; i < count; ++i)
     kernels().residual_line(tile + i * width, residuals(cell), sizes_[cell], terms[i], tile + i * width);
 }

@@ -203,7 +203,7 @@ class Group {
     const uint32_t slice = std::min(kSlice, count_ - begin);
     meter_.add(slice * rows * (bounds.stride() / 4 + 8));
     kernels().code_tile(space_.codes.data() + begin * bounds.stride(), slice, space_.tile->packed(), rows,
-                        bounds.stride(), space_.apart.data(), width);
+                        bounds.stride(), bounds.columns(), space_.apart.data(), width);
     for (uint32_t i = begin; i < begin + slice; ++i) {
       if (usable(i)) show_near(first, rows, i, space_.apart.data() + size_t{i - begin} * width);
     }

@@ -114,7 +114,9 @@ BoundCode RowBounds::code(const void* vector, int32_t element, bool centred, flo
     if (centred && !centre_.empty()) {
       for (uint32_t column = 0; column < dim; ++column) values[column] -= centre_[column];
     }
-    return kernels().bound_code(values, stride_, out);
+    const BoundCode found = kernels().bound_code(values, stride_, out);
+    std::memset(out + dim, 0, stride_ - dim);
+    return found;
   }
   const uint8_t* bytes = static_cast<const uint8_t*>(vector);
   const uint8_t flip = element == ANN_I8 ? 0x80 : 0;

@@ -30,6 +30,8 @@ class RowBounds {
 
   /// Bytes of a code.
   size_t stride() const { return stride_; }
+  /// Bytes of a code that are compared; those behind them are zero.
+  size_t columns() const { return round_up(size_t{dataset_.dim()}, kCodeStep); }
   /// Rows of a tile at most, a multiple of kPackRows.
   uint32_t tile_rows() const { return tile_rows_; }
 

@@ -185,7 +185,7 @@ TEST_CASE("residuals are equal on every level, and as near as their bytes can be
       std::vector<uint8_t> packed(packed_bytes(kRows, stride));
       std::vector<uint32_t> tile(kRows * room);
       level->code_pack(codes.data(), stride, kRows, packed.data());
-      level->code_tile(codes.data(), kRows, packed.data(), kRows, stride, tile.data(), room);
+      level->code_tile(codes.data(), kRows, packed.data(), kRows, stride, columns, tile.data(), room);
       for (uint32_t i = 0; i < kRows; ++i) {
         uint32_t* line = tile.data() + i * room;
         level->residual_line(line, {steps.data(), squares.data(), wholes.data()}, kRows, terms[i], line);
@@ -209,6 +209,30 @@ TEST_CASE("residuals are equal on every level, and as near as their bytes can be
       }
       REQUIRE(codes == wanted_codes);
       REQUIRE(lines == wanted_lines);
+    }
+  }
+}
+
+TEST_CASE("tiles of codes that are zero beyond some columns are those of all columns, on every level") {
+  for (const size_t stride : {64u, 192u, 1088u}) {
+    for (const size_t columns : {size_t{8}, size_t{24}, size_t{56}, stride - 40, stride}) {
+      constexpr uint32_t kRows = 37;
+      const size_t width = round_up(kRows, kPackRows);
+      std::vector<uint8_t> codes(kRows * stride);
+      for (size_t i = 0; i < codes.size(); ++i)
+        codes[i] = i % stride < columns ? static_cast<uint8_t>(mix(i * stride + columns)) : 0;
+      for (const Kernels* level : levels_here()) {
+        std::vector<uint8_t> packed(packed_bytes(kRows, stride));
+        level->code_pack(codes.data(), stride, kRows, packed.data());
+        for (const uint32_t left : {1u, 2u, 5u, kRows}) {
+          std::vector<uint32_t> whole(left * width), part(left * width);
+          level->code_tile(codes.data(), left, packed.data(), kRows, stride, stride, whole.data(), width);
+          level->code_tile(codes.data(), left, packed.data(), kRows, stride, columns, part.data(), width);
+          for (uint32_t i = 0; i < left; ++i) {
+            for (uint32_t j = 0; j < kRows; ++j) REQUIRE(part[i * width + j] == whole[i * width + j]);
+          }
+        }
+      }
     }
   }
 }
@@ -243,7 +267,7 @@ TEST_CASE("code distances, tiles and their minima are equal on every level") {
           std::vector<uint8_t> packed(packed_bytes(right, stride));
           std::vector<uint32_t> tile(left * width);
           level->code_pack(codes.data(), stride, right, packed.data());
-          level->code_tile(codes.data(), left, packed.data(), right, stride, tile.data(), width);
+          level->code_tile(codes.data(), left, packed.data(), right, stride, stride, tile.data(), width);
           std::vector<uint32_t> row_places(left);
           std::vector<uint32_t> column_places(right);
           level->nearest_in_rows(tile.data(), width, left, right, row_places.data());

@@ -183,8 +183,8 @@ TEST_CASE("bytes leave out most rows, of rows about a point far from zero too") 
         for (uint32_t first = 0; first < kRows; first += bounds.tile_rows()) {
           const uint32_t count = std::min(bounds.tile_rows(), kRows - first);
           bounds.code_rows(first, count, tile);
-          kernels().code_tile(code.data(), 1, tile.packed(), count, bounds.stride(), apart.data(),
-                              apart.size());
+          kernels().code_tile(code.data(), 1, tile.packed(), count, bounds.stride(), bounds.columns(),
+                              apart.data(), apart.size());
           near += kernels().within_bound(apart.data(), tile.rows(), count, query, places.data());
         }
       }
