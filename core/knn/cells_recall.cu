@@ -271,7 +271,7 @@ double dimension_of(const uint32_t* distances, uint32_t rows, uint32_t depth, bo
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t* const near = distances + uint64_t{row} * kSampledDepth;
     const auto value = [&](uint32_t entry) {
-      return wide ? double{std::bit_cast<float>(near[entry])} : double{near[entry]};
+      return wide ? double{std::bit_cast<float>(near[entry])} : static_cast<double>(near[entry]);
     };
     if (near[depth - 1] == UINT32_MAX || value(0) == 0) continue;
     double sum = 0;
