@@ -642,8 +642,9 @@ typedef struct ann_build_params {
   int32_t graph;       /* ANN_GRAPH_* */
   int32_t knn;         /* ANN_KNN_* */
   int32_t device;      /* ANN_DEVICE_*; the same graph comes from all of them, except by cells, whose
-                          graphs on the CPU and on CUDA devices are as good; each calibrates itself. On a
-                          CUDA device the k-NN graph and the search graph are made in its memory, and
+                          graphs on the CPU and on CUDA devices are as good, there with more edges where
+                          `degree` says so; each calibrates itself. On a CUDA device the k-NN graph and
+                          the search graph are made in its memory, and
                           the copy that stays there is calibrated there. What the CPU's searches need is
                           then calibrated by the first call that wants it, in some tenths of a second
                           and with a second copy of the edges meanwhile, if memory holds it: a search on
@@ -652,9 +653,9 @@ typedef struct ann_build_params {
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
                           ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner
-                          product nor where a `knn_degree` below 48 is given. A CUDA device that builds makes
-                          64 of these 48 where neighbours are hard to tell apart (a local intrinsic dimension
-                          of 22 and more by its lists, which must have 64). More: higher recall at a beam,
+                          product nor where a `knn_degree` below 48 is given. A CUDA device that builds by
+                          cells makes 64 of these 48 where neighbours are hard to tell apart (a local intrinsic
+                          dimension of 22 and more by its lists, which must have 64). More: higher recall at a beam,
                           slower steps, 4 bytes a row each. For TSDG the edges of the longest row, default
                           128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default

@@ -35,7 +35,7 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  /// Allocates the lanes that copies of `bytes` need. That waits until nothing runs on the device, so a caller whose
+  /// Allocates all lanes, if copies of `bytes` go by them. That waits until nothing runs on the device, so a caller whose
   /// copies overlap its work does this beforehand; else the first large copy does.
   void prepare(uint64_t bytes);
 

@@ -304,8 +304,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   if (given) copied = copy_lists(segment.codes, plan, execution);
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   // The system maps untouched memory page by page, which takes longer than the copy
-  // that fills it. So the pages of the edges are touched while the device finds them; of few sets in vain, which turn
-  // out to want more edges.
+  // that fills it. So the pages of the edges are touched while the device finds them: of as many as most sets want.
   if (!is_ggnn) graph.degree = plan.easy_pruning.degree;
   graph.make_fixed(execution.memory);
   std::unique_ptr<cuda::GraphOnDevice> made;
@@ -318,6 +317,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
       [&] { make_pages(graph.edges, execution); });
   if (made->degree != graph.degree) {
     graph.degree = made->degree;
+    graph.edges = {};  // they are held once
     graph.make_fixed(execution.memory);
   }
   segment.knn_iterations = made->found.iterations;

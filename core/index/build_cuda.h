@@ -56,7 +56,7 @@ class GraphOnDevice {
   virtual ~GraphOnDevice() = default;
 
   FoundLists found;
-  uint32_t degree = 0;  // edges a row, where the plan leaves that to the data as many as they want
+  uint32_t degree = 0;  // edges a row: the plan's, or fewer where the data decide
   uint32_t repaired_edges = 0;
   uint32_t unreachable = 0;  // rows that the repair leaves to the CPU, with the edges as before it
 

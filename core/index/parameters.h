@@ -25,7 +25,7 @@ struct BuildPlan {
   bool finished = false;  // knn_graph is the search graph
   bool repair = true;
   bool calibrate = true;
-  uint32_t degree = 0;  // at most
+  uint32_t degree = 0;  // edges a row; where the data decide, the most
   uint32_t threads = 0;
   Pruning pruning;                      // of ANN_GRAPH_AUTO and ANN_GRAPH_CAGRA
   Pruning easy_pruning;                 // the same where a device sees that neighbours are easy to tell apart

@@ -32,13 +32,13 @@
 
 namespace gannet::cuda {
 
-/// Figures of one run, for tests and times.
 /// What the lists of sampled rows show.
 struct ListMeasures {
   double share = 0;      // of their true min(k, 32) neighbours, of rows at equal distance any
   double dimension = 0;  // local intrinsic dimension about them; 0: all have copies, or too few neighbours
 };
 
+/// Figures of one run.
 struct CellsReport {
   uint32_t cells = 0;
   ListMeasures lists;       // in the end

@@ -267,6 +267,7 @@ void launch_count(const Args& args, const Stream& stream) {
 /// The median over rows of the dimension by `depth` squared distances of each, [rows, kSampledDepth]; 0 where no row has
 /// so many without a copy.
 double dimension_of(const uint32_t* distances, uint32_t rows, uint32_t depth, bool wide) {
+  if (depth < 2) return 0;
   std::vector<double> dimensions;
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t* const near = distances + uint64_t{row} * kSampledDepth;

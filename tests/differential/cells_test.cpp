@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 #include <set>
 
 #include "catch.h"
@@ -189,6 +191,53 @@ TEST_CASE("cells find nearly all neighbours under every metric, with byte and wi
   }
   REQUIRE(seen[0]);
   REQUIRE(seen[1]);
+}
+
+/// Tiles of all codes with each other, and the distances of each.
+void require_equal_tiles(const Codes& codes) {
+  const uint32_t rows = codes.rows();
+  const size_t width = round_up(rows, kPackRows);
+  std::vector<uint32_t> numbers(rows), distances(rows), tile(rows * width);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  std::vector<uint8_t> block(rows * codes.stride()), packed(packed_bytes(rows, codes.stride()));
+  codes.gather(numbers.data(), rows, block.data());
+  codes.pack(block.data(), rows, packed.data());
+  codes.tile(block.data(), rows, packed.data(), rows, tile.data(), width);
+  for (uint32_t row = 0; row < rows; ++row) {
+    codes.distances_of_row(row, numbers.data(), rows, distances.data());
+    REQUIRE(
+        std::equal(distances.begin(), distances.end(), tile.begin() + static_cast<ptrdiff_t>(row * width)));
+  }
+}
+
+TEST_CASE("tiles of padded codes are their distances, also those of copies") {
+  for (const int32_t element : {ANN_F32, ANN_I8, ANN_U8}) {
+    for (const uint32_t dim : {1u, 24u, 56u, 64u, 100u}) {
+      for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_COSINE, ANN_METRIC_INNER_PRODUCT}) {
+        constexpr uint32_t kRows = 40;
+        const size_t bytes = element == ANN_F32 ? 4 : 1;
+        std::vector<uint8_t> values(kRows * dim * bytes);
+        for (size_t i = 0; i < kRows * dim; ++i) {
+          const auto value = static_cast<int32_t>(random_below(255, 7, dim, i)) - 127;
+          const float real = static_cast<float>(value);
+          if (element == ANN_F32)
+            std::memcpy(values.data() + 4 * i, &real, 4);
+          else
+            values[i] = static_cast<uint8_t>(element == ANN_I8 ? value : value + 128);
+        }
+        const Dataset dataset({values.data(), kRows, dim, element, dim * bytes}, nullptr, metric, 0, false,
+                              {});
+        INFO("element " << element << ", " << dim << " columns, metric " << metric);
+        const Codes codes(dataset, 1, {});
+        require_equal_tiles(codes);
+        const uint32_t some[] = {3, 7, 8, 20, 33};
+        const Codes copy(codes, some, 5, {});
+        require_equal_tiles(copy);
+        const uint32_t fewer[] = {4, 1, 2};
+        require_equal_tiles(Codes(copy, fewer, 3, {}));
+      }
+    }
+  }
 }
 
 TEST_CASE("bytes tell the candidates of wide codes, and floats the lists") {

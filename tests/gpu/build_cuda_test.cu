@@ -871,23 +871,30 @@ void claim_calibrated_once() {
   for (const int32_t element : {ANN_U8, ANN_F32}) claim_calibrated_once(element);
 }
 
-/// Of many narrow rows: 48 edges, or 64 where neighbours are hard to tell apart, unless the caller says how many or has
-/// shorter lists. The estimate has room for the most.
+/// Of many narrow rows: 48 edges, or 64 where cells see that neighbours are hard to tell apart, unless the caller says how
+/// many or has shorter lists. The estimate has room for the most.
 void claim_degree() {
   struct Case {
-    uint32_t columns, degree, knn_degree, expected;
+    uint32_t columns, degree, knn_degree;
+    int32_t knn;
+    uint32_t expected;
   };
-  for (const Case& of : {Case{4, 0, 0, 48}, Case{64, 0, 0, 64}, Case{64, 48, 0, 48}, Case{64, 0, 56, 48},
-                         Case{64, 0, 40, 32}}) {
-    const Rows rows(ANN_F32, 100'000, of.columns, Values::kNormal, 3);
+  for (const Case& of : {Case{4, 0, 0, ANN_KNN_AUTO, 48}, Case{64, 0, 0, ANN_KNN_AUTO, 64},
+                         Case{64, 48, 0, ANN_KNN_AUTO, 48}, Case{64, 0, 56, ANN_KNN_AUTO, 48},
+                         Case{64, 0, 40, ANN_KNN_AUTO, 32}, Case{64, 0, 0, ANN_KNN_NN_DESCENT, 48}}) {
+    // Rows of u8 are their own codes, so that the estimate has no bytes to spare beside the edges.
+    const Rows rows(ANN_U8, 100'000, of.columns, Values::kNormal, 3);
     ann_build_params params = params_on(ANN_DEVICE_CUDA);
     params.degree = of.degree;
     params.knn_degree = of.knn_degree;
+    params.knn = of.knn;
     Handle index(rows, ANN_METRIC_L2);
     expect(index.build(rows, params) == ANN_OK, index.error.message);
-    const std::string name = std::to_string(of.columns) + " columns";
+    const std::string name = std::to_string(of.columns) + " columns, degree " + std::to_string(of.degree) +
+                             ", lists of " + std::to_string(of.knn_degree) + ", knn " +
+                             std::to_string(of.knn);
     expect(index.info().degree == of.expected,
-           name + " have " + std::to_string(index.info().degree) + " edges a row");
+           name + ": " + std::to_string(index.info().degree) + " edges a row");
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = of.columns;
     ann_plan plan = ANN_PLAN_INIT;
