@@ -255,8 +255,7 @@ class Codes {
   int32_t element_ = 0;
   size_t stride_ = 0;
   uint8_t flip_ = 0;
-  bool padded_by_zeros_ =
-      true;  // not a copy of i8 rows, whose padding was flipped, nor a projection, which has none
+  bool padded_by_zeros_ = true;  // false: copies of i8 rows, whose padding is flipped, and projections
   bool lossless_ = false;
   bool wide_ = false;
   const uint8_t* data_ = nullptr;  // [rows, stride]

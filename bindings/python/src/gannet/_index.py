@@ -482,8 +482,8 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
                   calibrated and kept as it is, and `info.graph` calls it "cagra", as which it is searched.
     degree        edges a row, 2 to 256; default 32, or 48 for 100,000 rows or more of at most 256 columns but not by
                   inner product nor with a `knn_degree` below 48, of which a CUDA device makes 64 by cells, from lists
-                  of 64 and more, where neighbours are hard to tell apart, of "cagra" 32, of "ggnn" 24, of "tsdg" 128 at most.
-                  More finds more at a given beam.
+                  of 64 and more, where neighbours are hard to tell apart, of "cagra" 32, of "ggnn" 24, of "tsdg" 128
+                  at most. More finds more at a given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
     knn_degree    how many of them, degree to 512; default 1.5 times the degree, by cells 64 for 48 edges, of "cagra"
                   3 times
