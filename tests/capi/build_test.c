@@ -754,12 +754,41 @@ static ann_plan planned(uint32_t dim, int32_t metric, int32_t graph, uint64_t co
   shape.dim = dim;
   shape.metric = metric;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.device = ANN_DEVICE_CPU;
   params.graph = graph;
   params.degree = degree;
   params.knn_degree = knn_degree;
   ann_plan plan = ANN_PLAN_INIT;
   CHECK_OK(ann_estimate(&shape, count, ANN_F32, &params, &plan, NULL));
   return plan;
+}
+
+/* On a CUDA device the data decide whether many narrow rows get 48 or 64 edges, where cells find their lists: a plan
+ * has room for 64. */
+static void degree_by_data(void) {
+  const struct {
+    uint32_t dim;
+    uint64_t rows;
+    int32_t knn;
+    uint32_t knn_degree;
+    uint32_t most;
+  } cases[] = {{64, 100000, ANN_KNN_AUTO, 0, 64},  {64, 100000, ANN_KNN_CELLS, 64, 64},
+               {64, 100000, ANN_KNN_AUTO, 63, 48}, {64, 100000, ANN_KNN_NN_DESCENT, 0, 48},
+               {64, 99999, ANN_KNN_AUTO, 0, 32},   {257, 100000, ANN_KNN_AUTO, 0, 32}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = cases[i].dim;
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.device = ANN_DEVICE_CUDA;
+    params.knn = cases[i].knn;
+    params.knn_degree = cases[i].knn_degree;
+    ann_plan by_data = ANN_PLAN_INIT, same = ANN_PLAN_INIT;
+    CHECK_OK(ann_estimate(&shape, cases[i].rows, ANN_U8, &params, &by_data, NULL));
+    params.degree = cases[i].most;
+    CHECK_OK(ann_estimate(&shape, cases[i].rows, ANN_U8, &params, &same, NULL));
+    CHECK_SAY(by_data.index_bytes == same.index_bytes, "case %d: %llu and %llu bytes", (int)i,
+              (unsigned long long)by_data.index_bytes, (unsigned long long)same.index_bytes);
+  }
 }
 
 /* Many narrow rows get more edges. A plan tells the edges by their bytes, and the lists under them by those held
@@ -822,6 +851,7 @@ int main(void) {
   share_of_true_neighbors();
   default_method();
   default_degree();
+  degree_by_data();
   seconds_of_a_build();
   vectors_free(&rows);
   return finish("build");
