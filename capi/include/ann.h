@@ -752,7 +752,8 @@ ANN_API ann_status ann_build(ann_index *index, const ann_matrix *rows, const uin
 typedef struct ann_plan {
   uint32_t struct_size;
   uint32_t threads;           /* that the build would use */
-  uint64_t index_bytes;       /* held when built; with the most edges where `degree` is left to the data */
+  uint64_t index_bytes;       /* held when built, beside what searches keep to work in, which a device's calibration
+                                 begins with; with the most edges where `degree` is left to the data */
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
   double seconds;             /* a guess at the wall time; rows without structure may take 20 times as long */
   uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0. Codes are
