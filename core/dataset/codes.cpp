@@ -202,7 +202,6 @@ Codes::Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Alloc
       metric_(all.metric_),
       element_(all.element_),
       stride_(all.stride_),
-      padded_by_zeros_(all.padded_by_zeros_ && all.flip_ == 0),
       lossless_(all.lossless_),
       wide_(all.wide_),
       stored_(memory, checked_product(count, all.stride_)) {
@@ -255,7 +254,6 @@ Codes Codes::of_projection(const Codes& codes, const ProjectedCodes& projected) 
   view.metric_ = codes.metric_;
   view.element_ = codes.element_;
   view.stride_ = projected.width();
-  view.padded_by_zeros_ = false;
   view.data_ = projected.data();
   view.walk_over(view.data_, view.stride_);
   view.of_ = &codes;

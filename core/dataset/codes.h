@@ -47,6 +47,7 @@
 // that i8 rows stand as they are and are flipped (xor 0x80) when they are read. On a device they stand flipped.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -230,7 +231,9 @@ class Codes {
   /// Bytes of a row that tiles compare: the columns, where zeros are behind them. Rows of 24 columns in 64 bytes take less
   /// than half of the time.
   size_t compared_columns() const {
-    return padded_by_zeros_ && flip_ == 0 ? round_up(size_t{columns()}, kCodeStep) : stride_;
+    // The padding of i8 rows is flipped with them, and copies hold it so; a projection has none.
+    if ((lossless_ && element_ == ANN_I8) || by_ != nullptr) return stride_;
+    return std::min(stride_, round_up(size_t{columns()}, kCodeStep));
   }
   void transform(const uint8_t* row, double length, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;
@@ -255,7 +258,6 @@ class Codes {
   int32_t element_ = 0;
   size_t stride_ = 0;
   uint8_t flip_ = 0;
-  bool padded_by_zeros_ = true;  // false: copies of i8 rows, whose padding is flipped, and projections
   bool lossless_ = false;
   bool wide_ = false;
   const uint8_t* data_ = nullptr;  // [rows, stride]

@@ -305,7 +305,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   // The system maps untouched memory page by page, which takes longer than the copy
   // that fills it. So the pages of the edges are touched while the device finds them: of as many as most sets want.
-  if (!is_ggnn) graph.degree = plan.easy_pruning.degree;
+  graph.degree = plan.easy_pruning.degree;
   graph.make_fixed(execution.memory);
   std::unique_ptr<cuda::GraphOnDevice> made;
   run_both(

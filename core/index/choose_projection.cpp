@@ -8,8 +8,8 @@ namespace {
 constexpr double kServes = 0.996;      // share of the true 10 among the first 20 by code,
 constexpr double kServesWorst = 0.97;  // of the worst tenth,
 constexpr double kHopeless = 0.7;      // and below which twice the directions would not do either
-constexpr double kServesLists =
-    0.97;  // the first of these for lists, whose candidates are compared by all columns
+/// The first of these for lists, whose candidates are compared by all columns.
+constexpr double kServesLists = 0.97;
 
 bool serves(const CodeOrder& order) {
   return order.first_twenty >= kServes && order.worst_twenty >= kServesWorst;

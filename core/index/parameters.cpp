@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t kDegreeDefault = 32;
 constexpr uint32_t kDegreeOfMany = 48;
 constexpr uint32_t kDegreeOfHard = 64;
-constexpr double kHardDimension =
-    22;  // words and SIFT lie just below it, and would hardly take less or more time
+/// Words and SIFT lie just below it, and would hardly take less or more time.
+constexpr double kHardDimension = 22;
 constexpr uint64_t kManyRows = 100'000;
 constexpr uint32_t kNarrowColumns = 256;
 constexpr uint32_t kGgnnDegreeDefault = 24;  // of the paper for SIFT
