@@ -55,6 +55,32 @@ void *memory_as_buffer(const memory *from, const char *what, int64_t rows, int64
 PyObject *memory_from_dlpack(PyObject *module, PyObject *capsule);
 PyObject *memory_from_address(PyObject *module, PyObject *arguments);
 
+/* --- lenders.c: arrays of CuPy and Torch on a device ----------------------------------------------- */
+
+/* Memory on a device for the results of a search. Zeroes at first. */
+typedef struct lent_results {
+  PyObject *shape;     /* of both arrays */
+  PyObject *pieces[2]; /* CuPy's memory for both, or Torch's arrays */
+  void *data[2];       /* of the ids, of the distances */
+  uint64_t stream;     /* on which the library works now on that device */
+  int of_cupy;
+} lent_results;
+
+PyObject *lenders_know_cupy(PyObject *module, PyObject *arguments);
+PyObject *lenders_know_torch(PyObject *module, PyObject *arguments);
+
+/* Reads an array of a library that is known, of a usual kind: then 1. Else 0, or -1 and raises. Nothing waits: work on
+ * it is to be queued on the library's current stream. */
+int lenders_read(PyObject *array, memory *out);
+
+/* Memory for k results of each of the queries, an array that lenders_read() has read as `where`. Returns 0, or -1 and
+ * raises; lenders_release() follows in both cases. */
+int lenders_take_results(PyObject *queries, const memory *where, int64_t k, lent_results *out);
+
+/* The ids and distances as a pair of the library's arrays. */
+PyObject *lenders_arrays(const lent_results *from);
+void lenders_release(lent_results *given);
+
 /* --- call.c: long calls --------------------------------------------------------------------------- */
 
 /* A call of the library, which the struct of one call has as its first member. */

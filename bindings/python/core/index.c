@@ -244,10 +244,6 @@ static int find_buffers(search_call *made, const memory *queries, PyObject *cons
   int64_t rows = (int64_t)made->queries.rows, k = made->results.k;
   void *data[2] = {NULL, NULL};
   *ids = *distances = NULL;
-  if (k < 1 || (rows > 0 && k > INT64_MAX / 16 / rows)) {
-    errors_refuse("argument", "k is %lld; expected 1 or more", (long long)k);
-    return -1;
-  }
   if (out[0] == Py_None) {
     *ids = new_array(queries, k, numpy_int64, &data[0]);
     *distances = *ids ? new_array(queries, k, numpy_float32, &data[1]) : NULL;
@@ -267,8 +263,6 @@ static int find_buffers(search_call *made, const memory *queries, PyObject *cons
   }
   made->results.ids = data[0];
   made->results.distances = data[1];
-  made->results.rows = (uint64_t)rows;
-  made->results.space = queries->space;
   return 0;
 }
 
@@ -300,27 +294,43 @@ static int run_strictly(const handle *self, search_call *made, int strict, doubl
   return failed;
 }
 
+/* What both kinds of search are given. Returns 0, or -1 and raises. */
+static int read_search(const handle *self, const memory *queries, PyObject *exact, PyObject *k,
+                       PyObject *params, search_call *made) {
+  uint64_t wanted;
+  made->base.run = run_search;
+  if (fields_number(k, "k", UINT32_MAX, &wanted) || memory_as_matrix(queries, "queries", 1, &made->queries) ||
+      fields_fill(&made->params, fields_search, params)) {
+    return -1;
+  }
+  made->exact = PyObject_IsTrue(exact);
+  made->results.k = (uint32_t)wanted;
+  if (made->queries.dim != self->dim) {
+    errors_refuse("shape", "queries has %u columns, the index %u", made->queries.dim, self->dim);
+    return -1;
+  }
+  if (wanted < 1 || (made->queries.rows > 0 && wanted > INT64_MAX / 16 / made->queries.rows)) {
+    errors_refuse("argument", "k is %lld; expected 1 or more", (long long)wanted);
+    return -1;
+  }
+  made->results.rows = made->queries.rows;
+  made->results.space = made->queries.space;
+  return 0;
+}
+
 /* search(exact, queries, k, params, ids, distances, stream, timeout, strict): the two arrays. */
 static PyObject *handle_search(PyObject *object, PyObject *const *given, Py_ssize_t count) {
   handle *self = (handle *)object;
   search_call made = {.params = ANN_SEARCH_PARAMS_INIT, .results = ANN_RESULTS_INIT};
   memory queries;
-  uint64_t k, stream = 0;
+  uint64_t stream = 0;
   double timeout;
-  made.base.run = run_search;
-  if (too_few(count, 9) || fields_number(given[2], "k", UINT32_MAX, &k) ||
-      memory_of(given[1], "queries", &queries) || memory_as_matrix(&queries, "queries", 1, &made.queries) ||
-      fields_fill(&made.params, fields_search, given[3]) || call_timeout(given[7], &timeout) ||
+  if (too_few(count, 9) || memory_of(given[1], "queries", &queries) ||
+      read_search(self, &queries, given[0], given[2], given[3], &made) || call_timeout(given[7], &timeout) ||
       (given[6] != Py_None && fields_number(given[6], "stream", UINT64_MAX, &stream))) {
     return NULL;
   }
-  made.exact = PyObject_IsTrue(given[0]);
-  made.results.k = (uint32_t)k;
   made.params.stream = (void *)(uintptr_t)stream;
-  if (made.queries.dim != self->dim) {
-    errors_refuse("shape", "queries has %u columns, the index %u", made.queries.dim, self->dim);
-    return NULL;
-  }
   PyObject *ids, *distances;
   if (enter(self)) return NULL;
   made.index = self->index;
@@ -330,6 +340,33 @@ static PyObject *handle_search(PyObject *object, PyObject *const *given, Py_ssiz
   PyObject *both = failed ? NULL : PyTuple_Pack(2, ids, distances);
   Py_XDECREF(ids);
   Py_XDECREF(distances);
+  return both;
+}
+
+/* search_lent(exact, queries, k, params, timeout): the two arrays, of CuPy or Torch as the queries are, on whose current
+ * stream the search is queued; None for queries that are not lent in a usual way. */
+static PyObject *handle_search_lent(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+  handle *self = (handle *)object;
+  search_call made = {.params = ANN_SEARCH_PARAMS_INIT, .results = ANN_RESULTS_INIT};
+  memory queries;
+  double timeout;
+  if (too_few(count, 5)) return NULL;
+  int lent = lenders_read(given[1], &queries);
+  if (lent == 0) Py_RETURN_NONE;
+  if (lent < 0 || read_search(self, &queries, given[0], given[2], given[3], &made) ||
+      call_timeout(given[4], &timeout) || enter(self)) {
+    return NULL;
+  }
+  made.index = self->index;
+  lent_results found = {0};
+  int failed = lenders_take_results(given[1], &queries, made.results.k, &found);
+  made.params.stream = (void *)(uintptr_t)found.stream;
+  made.results.ids = found.data[0];
+  made.results.distances = found.data[1];
+  failed = failed || call_run(&made.base, takes_long(self, &made), NULL, timeout);
+  leave(self);
+  PyObject *both = failed ? NULL : lenders_arrays(&found);
+  lenders_release(&found);
   return both;
 }
 
@@ -652,6 +689,7 @@ PyObject *index_open(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef methods[] = {{"build", FAST(handle_build), METH_FASTCALL, NULL},
                                 {"search", FAST(handle_search), METH_FASTCALL, NULL},
+                                {"search_lent", FAST(handle_search_lent), METH_FASTCALL, NULL},
                                 {"info", handle_info, METH_NOARGS, NULL},
                                 {"ids", FAST(handle_ids), METH_FASTCALL, NULL},
                                 {"get", FAST(handle_get), METH_FASTCALL, NULL},

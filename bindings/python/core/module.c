@@ -160,6 +160,8 @@ static PyObject *module_versions(PyObject *module, PyObject *unused) {
 static PyMethodDef functions[] = {{"register_errors", errors_register, METH_O, NULL},
                                   {"from_dlpack", memory_from_dlpack, METH_O, NULL},
                                   {"from_address", memory_from_address, METH_VARARGS, NULL},
+                                  {"know_cupy", lenders_know_cupy, METH_VARARGS, NULL},
+                                  {"know_torch", lenders_know_torch, METH_VARARGS, NULL},
                                   {"open", index_open, METH_VARARGS, NULL},
                                   {"knn_graph", module_knn_graph, METH_VARARGS, NULL},
                                   {"estimate", module_estimate, METH_VARARGS, NULL},

@@ -199,29 +199,75 @@ def test_torch_on_the_host(index, rows, queries):
         index.search(given.clone().requires_grad_())
 
 
-class MadeUpMemory:
-    def __init__(self, ptr):
-        self.ptr = ptr
+class MadeUpArray:
+    """What is asked of an array of CuPy, on a device that is not there."""
 
-    def __add__(self, bytes_behind):
-        return MadeUpMemory(self.ptr + bytes_behind)
+    def __init__(self, shape, dtype=np.float32, device=0):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.strides = np.empty(shape, dtype).strides
+        self.data = types.SimpleNamespace(ptr=1 << 40, device_id=device)
 
 
-def test_results_of_cupy_are_one_piece_of_memory_and_arrays_of_it(monkeypatch):
-    taken, arrays = [], []
+MadeUpArray.__module__ = "cupy"
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """CuPy as a library that notes the bytes that are taken of it."""
+    taken = []
 
     def take(count):
         taken.append(count)
-        return MadeUpMemory(1 << 40)
+        return types.SimpleNamespace(ptr=1 << 41)
 
-    cuda = types.SimpleNamespace(alloc=take, get_current_stream=lambda: types.SimpleNamespace(ptr=7),
+    cuda = types.SimpleNamespace(alloc=take, get_current_stream=lambda: types.SimpleNamespace(ptr=0),
                                  runtime=types.SimpleNamespace(getDevice=lambda: 0))
-    cupy = types.SimpleNamespace(cuda=cuda, ndarray=lambda shape, dtype, memory: arrays.append(
-        (shape, np.dtype(dtype), memory.ptr)))
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    stream, memory, views = _arrays.results_of_cupy(0, (3, 10))
-    assert stream == 7 and taken == [12 * 30]
-    assert [view.shape for view in views] == [(3, 10), (3, 10)]
-    assert {view.space for view in views} == {_arrays.CUDA}
-    _arrays.arrays_of_cupy(memory, (3, 10))
-    assert arrays == [((3, 10), np.dtype(np.int64), 1 << 40), ((3, 10), np.dtype(np.float32), (1 << 40) + 8 * 30)]
+    monkeypatch.setattr(_arrays, "known", set())
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda, ndarray=MadeUpArray))
+    yield taken
+    monkeypatch.undo()
+    _arrays.known.clear()  # C has the class of above, until it meets another one
+
+
+def test_results_of_cupy_are_one_piece_of_memory(index, made_up):
+    dim = index.dim
+    for shape in ((3, dim), (dim,)):
+        with pytest.raises((gannet.NoDevice, gannet.InvalidArgument)):
+            index.search(MadeUpArray(shape), 10)
+        with pytest.raises((gannet.NoDevice, gannet.InvalidArgument)):
+            index.exact(MadeUpArray(shape), 10)
+    assert made_up == [12 * 30, 12 * 30, 12 * 10, 12 * 10]
+
+
+def test_cupy_is_read_and_refused_in_c(index, made_up):
+    dim = index.dim
+    for wrong, error in ((MadeUpArray((3, dim + 1)), gannet.ShapeError), (MadeUpArray((3, dim), np.int32), gannet.DtypeError),
+                         (MadeUpArray((3, dim), np.float64), gannet.DtypeError)):
+        with pytest.raises(error):
+            index.search(wrong, 10)
+    apart = MadeUpArray((3, dim))
+    apart.strides = (8 * dim, 8)
+    with pytest.raises(gannet.OrderError):
+        index.search(apart, 10)
+    with pytest.raises(gannet.InvalidArgument, match="k is 0"):
+        index.search(MadeUpArray((3, dim)), 0)
+    with pytest.raises(TypeError):
+        index.search(MadeUpArray((3, dim)), "ten")
+    index_closed = gannet.build(np.eye(4, dtype=np.float32))
+    index_closed.close()
+    with pytest.raises(gannet.ClosedError):
+        index_closed.search(MadeUpArray((1, 4)), 1)
+    broken = MadeUpArray((3, dim))
+    del broken.data
+    with pytest.raises(AttributeError):
+        index.search(broken, 10)
+    assert made_up == []
+
+
+def test_unusual_arrays_of_cupy_go_another_way(index, made_up):
+    """Those of another device than the current one, of no numbers, or of three dimensions."""
+    for array in (MadeUpArray((3, index.dim), device=1), MadeUpArray((3, index.dim), bool), MadeUpArray((1, 3, index.dim))):
+        assert _arrays.know(array)
+        assert index._core.search_lent(False, array, 10, None, None) is None
+    assert made_up == []
+    assert index._core.search_lent(False, [[1.0]], 10, None, None) is None

@@ -180,9 +180,13 @@ class Index:
                 params["beam"] = beam
             if procedure is not None:
                 params["procedure"] = _names.procedure(procedure)
-        if type(queries) is np.ndarray and stream is None and out is None and not_finite == "raise":
-            return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
-                                                              timeout, True))
+        if stream is None and out is None and not_finite == "raise":
+            if type(queries) is np.ndarray:
+                return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
+                                                                  timeout, True))
+            lent = self._core.search_lent(False, queries, k, params, timeout)
+            if lent is not None:
+                return tuple.__new__(Neighbors, lent)
         return self._search(False, queries, k, params, stream, timeout, out, not_finite)
 
     def exact(self, queries: Array, k: int = 10, *, threads: int | None = None, device: Any = None,
@@ -209,10 +213,10 @@ class Index:
                                     and all(buffer is not None for buffer in out)):
             raise InvalidArgument("out: expected a pair of arrays, (ids, distances)")
         strict = not_finite == "raise"
-        if stream is None and out is None:
-            neighbors = self._search_where_they_lie(exact, queries, k, params, timeout, strict)
-            if neighbors is not None:
-                return neighbors
+        if stream is None and out is None and _arrays.know(queries):
+            lent = self._core.search_lent(exact, queries, k, params, timeout)
+            if lent is not None:
+                return Neighbors(*lent)
         host = isinstance(queries, (np.ndarray, list, tuple)) or not _arrays.is_on_device(queries)
         number = None if stream is None else _arrays.stream_number(stream)
         found: Any = out or (None, None)
@@ -235,24 +239,6 @@ class Index:
             import torch
             return Neighbors(torch.from_numpy(made[0]), torch.from_numpy(made[1]))
         return Neighbors(*made)
-
-    def _search_where_they_lie(self, exact: bool, queries: Array, k: int, params: dict[str, Any] | None,
-                               timeout: float | None, strict: bool) -> Neighbors | None:
-        """The same for queries of CuPy or Torch on a device, on their current stream; None for others."""
-        given = _arrays.lent_by_attributes(queries)
-        if given is None:
-            return None
-        views: tuple[Any, Any]
-        number, library, shape = given.space - _names.CUDA, _arrays.library_of(queries), (*given.shape[:-1], k)
-        if library == "cupy":
-            stream, memory, views = _arrays.results_of_cupy(number, shape)
-            self._core.search(exact, given, k, params, *views, stream, timeout, strict)
-            return Neighbors(*_arrays.arrays_of_cupy(memory, shape))
-        stream = _arrays.stream_of_library(library, number)
-        found = _arrays.results_on_device(queries, number, shape)
-        views = _arrays.lent_by_attributes(found[0]), _arrays.lent_by_attributes(found[1])
-        self._core.search(exact, given, k, params, *views, stream, timeout, strict)
-        return Neighbors(*found)
 
     def beam(self, k: int = 10, recall: float | None = None) -> int:
         """The beam that search() uses for this k and recall (default: the index's) on the CPU.
