@@ -197,7 +197,7 @@ inline void check_space(int32_t space, const char* name) {
          name, space, int{ANN_DEVICE_CUDA});
 }
 
-/// The matrix of the caller, checked. `name` is the argument's.
+/// The matrix of the caller, checked but for where its memory lies. `name` is the argument's.
 inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   const ann_matrix matrix =
       read_struct(given, name, offsetof(ann_matrix, row_stride) + sizeof(uint64_t), false);
@@ -223,24 +223,29 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   if (__builtin_mul_overflow(stride, matrix.rows, &bytes) || bytes > SIZE_MAX / 2)
     fail(ANN_LIMIT, "%s.row_stride is %llu, with %llu rows that is more than the address space", name,
          static_cast<unsigned long long>(stride), static_cast<unsigned long long>(matrix.rows));
-  const MatrixView view = {static_cast<const uint8_t*>(matrix.data),
-                           matrix.rows,
-                           matrix.dim,
-                           matrix.element,
-                           stride,
-                           matrix.space};
-  if (!view.on_device()) return view;
-  check_cuda_device(view.space);
-  char data_name[64];
-  std::snprintf(data_name, sizeof data_name, "%s.data", name);
-  if (view.rows > 0) check_device_memory(view.data, stride * (view.rows - 1) + packed, view.space, data_name);
-  return view;
+  return {static_cast<const uint8_t*>(matrix.data),
+          matrix.rows,
+          matrix.dim,
+          matrix.element,
+          stride,
+          matrix.space};
 }
 
-/// The same of vectors that are read in no stream of the caller.
+/// Up to the last value of the last row: the rest of its stride belongs to no row.
+inline uint64_t bytes_of(const MatrixView& matrix) {
+  if (matrix.rows == 0) return 0;
+  return (matrix.rows - 1) * matrix.stride + uint64_t{matrix.dim} * element_bytes(matrix.element);
+}
+
+/// The same of vectors that are read in no stream of the caller, and where their memory lies.
 inline MatrixView read_vectors(const ann_matrix* given, const char* name) {
   const MatrixView view = read_matrix(given, name);
-  if (view.on_device() && view.rows > 0) wait_for_default_streams(view.space);
+  if (!view.on_device()) return view;
+  char data_name[64];
+  std::snprintf(data_name, sizeof data_name, "%s.data", name);
+  const CallerMemory memory = {view.data, bytes_of(view), data_name};
+  check_on_device({&memory, 1}, nullptr, view.space);
+  if (view.rows > 0) wait_for_default_streams(view.space);
   return view;
 }
 

@@ -1,5 +1,7 @@
 // ann.h, section 10: searches.
 
+#include <array>
+
 #include "backend/devices.h"
 #include "boundary.h"
 #include "index/snapshot.h"
@@ -8,13 +10,7 @@ using namespace gannet;
 
 namespace {
 
-struct Range {
-  const uint8_t* begin;
-  uint64_t bytes;
-  const char* name;
-};
-
-void check_apart(const Range& a, const Range& b) {
+void check_apart(const CallerMemory& a, const CallerMemory& b) {
   if (a.begin == nullptr || b.begin == nullptr || a.bytes == 0 || b.bytes == 0) return;
   const uintptr_t first = reinterpret_cast<uintptr_t>(a.begin);
   const uintptr_t second = reinterpret_cast<uintptr_t>(b.begin);
@@ -23,22 +19,20 @@ void check_apart(const Range& a, const Range& b) {
 }
 
 template <class T>
-Range range_of(const T* begin, uint64_t count, const char* name) {
+CallerMemory memory_of(const T* begin, uint64_t count, const char* name) {
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, uint64_t{sizeof(T)}, &bytes) || bytes > SIZE_MAX / 2)
     fail(ANN_LIMIT, "%s has %llu items, more than the address space", name,
          static_cast<unsigned long long>(count));
-  return {reinterpret_cast<const uint8_t*>(begin), bytes, name};
+  return {begin, bytes, name};
 }
 
-/// Up to the last value of the last query: the rest of its stride belongs to no query.
-uint64_t bytes_of(const MatrixView& queries) {
-  if (queries.rows == 0) return 0;
-  return (queries.rows - 1) * queries.stride + uint64_t{queries.dim} * element_bytes(queries.element);
-}
+/// The memory of queries and results.
+using SearchMemory = std::array<CallerMemory, 5>;
 
 /// The caller's buffers, checked against the queries and each other.
-ResultsView read_results(const ann_results* given, const MatrixView& queries, ann_results* out) {
+ResultsView read_results(const ann_results* given, const MatrixView& queries, ann_results* out,
+                         SearchMemory* memory) {
   *out = read_struct(given, "results", offsetof(ann_results, distance_count), false);
   if (out->k == 0) fail(ANN_INVALID_ARGUMENT, "results.k is 0, at least 1 is allowed");
   if (out->rows != queries.rows)
@@ -54,21 +48,17 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
          queries.space);
   uint64_t places = 0;
   if (__builtin_mul_overflow(out->rows, uint64_t{out->k}, &places)) places = UINT64_MAX;
-  const Range ranges[] = {
-      range_of(queries.data, bytes_of(queries), "queries.data"),
-      range_of(out->ids, places, "results.ids"),
-      range_of(out->distances, places, "results.distances"),
-      range_of(out->counts, out->rows, "results.counts"),
-      range_of(out->status, out->rows, "results.status"),
+  *memory = {
+      memory_of(queries.data, bytes_of(queries), "queries.data"),
+      memory_of(out->ids, places, "results.ids"),
+      memory_of(out->distances, places, "results.distances"),
+      memory_of(out->counts, out->rows, "results.counts"),
+      memory_of(out->status, out->rows, "results.status"),
   };
-  for (const Range& a : ranges) {
-    for (const Range& b : ranges) {
+  for (const CallerMemory& a : *memory) {
+    for (const CallerMemory& b : *memory) {
       if (&a < &b) check_apart(a, b);
     }
-  }
-  for (const Range& range : ranges) {
-    if (out->space != 0 && range.begin != queries.data)
-      check_device_memory(range.begin, range.bytes, out->space, range.name);
   }
   return {out->k, out->ids, out->distances, out->counts, out->status};
 }
@@ -116,7 +106,7 @@ ann_search_params read_params(const ann_search_params* params, bool exact = fals
 }
 
 /// Where a search runs: where the caller says, and where its memory lies if that is a device.
-int32_t read_device(const ann_search_params& params, const MatrixView& queries) {
+int32_t read_device(const ann_search_params& params, const MatrixView& queries, const SearchMemory& memory) {
   if (!queries.on_device()) {
     if (params.stream != nullptr)
       fail(ANN_INVALID_ARGUMENT, "params.stream is given, but queries and results lie in host memory");
@@ -125,10 +115,8 @@ int32_t read_device(const ann_search_params& params, const MatrixView& queries) 
   if (params.device != ANN_DEVICE_AUTO && params.device != queries.space)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, but queries and results lie on device %d", params.device,
          queries.space);
-  if (params.stream != nullptr)
-    check_stream(params.stream, queries.space);
-  else if (queries.rows != 0)
-    wait_for_default_streams(queries.space);
+  check_on_device(memory, params.stream, queries.space);
+  if (params.stream == nullptr && queries.rows != 0) wait_for_default_streams(queries.space);
   return queries.space;
 }
 
@@ -139,14 +127,15 @@ ann_status search(const ann_index* index, const ann_matrix* queries, const ann_s
     const MatrixView block = read_matrix(queries, "queries");
     const ann_search_params given = read_params(params, exact);
     ann_results buffers;
-    const ResultsView view = read_results(results, block, &buffers);
+    SearchMemory memory;
+    const ResultsView view = read_results(results, block, &buffers, &memory);
     const float recall = exact ? 1.0f : check_search(1, given.recall);
     if (!exact && given.beam > ANN_BEAM_MAX)
       fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed", given.beam, ANN_BEAM_MAX);
     const Index::Call call(handle);
     const Snapshot& snapshot = snapshot_of(call);
     check_queries(block, segment_of(call), handle.shape().dim);
-    const int32_t device = read_device(given, block);
+    const int32_t device = read_device(given, block, memory);
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
            static_cast<unsigned long long>(buffers.rows), UINT32_MAX);

@@ -90,12 +90,12 @@ int32_t choose_device(int32_t device) {
                                                                  : int32_t{ANN_DEVICE_CPU};
 }
 
-void check_device_memory(const void* memory, uint64_t bytes, int32_t device, const char* name) {
+void check_on_device(std::span<const CallerMemory> parts, void* stream, int32_t device) {
   check_cuda_device(device);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
-  cuda::check_device_memory(memory, bytes, device - ANN_DEVICE_CUDA, name);
+  cuda::check_on_device(parts, stream, device - ANN_DEVICE_CUDA);
 #else
-  (void)memory, (void)bytes, (void)name;
+  (void)parts, (void)stream;
 #endif
 }
 
@@ -103,15 +103,6 @@ void wait_for_default_streams(int32_t device) {
   check_cuda_device(device);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
   cuda::wait_for_default_streams(device - ANN_DEVICE_CUDA);
-#endif
-}
-
-void check_stream(void* stream, int32_t device) {
-  check_cuda_device(device);
-#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
-  cuda::check_stream(stream, device - ANN_DEVICE_CUDA);
-#else
-  (void)stream;
 #endif
 }
 

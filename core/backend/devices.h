@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "ann.h"
 #include "base/execution.h"
@@ -24,19 +25,24 @@ void check_cuda_device(int32_t device);
 /// GANNET_BACKEND=cuda says so.
 int32_t choose_device(int32_t device);
 
+/// Memory of a caller; `name` is the argument's.
+struct CallerMemory {
+  const void* begin;  // may be null
+  uint64_t bytes;
+  const char* name;
+};
+
 /// Refuses memory that kernels of a device (ANN_DEVICE_CUDA + i) cannot use: ANN_INVALID_ARGUMENT for
-/// host memory and for that of another device. Managed memory is taken. `name` is the argument's.
-void check_device_memory(const void* memory, uint64_t bytes, int32_t device, const char* name);
+/// host memory and for that of another device. Managed memory is taken. Unless `stream` is null, refuses that where the
+/// device cannot be given work on it, a cudaStream_t: ANN_INVALID_ARGUMENT for one of another device or context,
+/// ANN_UNSUPPORTED while it is captured. All in one call, since each makes the device current.
+void check_on_device(std::span<const CallerMemory> parts, void* stream, int32_t device);
 
 /// Waits for the work queued on the default streams of a device, that of this thread and the legacy one. The
 /// library's own streams wait for no other, and a cudaMemcpy of less than 64 KB of ordinary host memory returns
 /// before the device has it: 5 of 6 indexes of 300 such rows were wrong beside six busy processes (one NVIDIA
 /// H200).
 void wait_for_default_streams(int32_t device);
-
-/// Refuses a stream of the caller, a cudaStream_t, on which a device cannot be given work:
-/// ANN_INVALID_ARGUMENT for one of another device or context, ANN_UNSUPPORTED while it is captured.
-void check_stream(void* stream, int32_t device);
 
 /// Copies rows of `bytes` bytes, `stride` bytes apart, from memory of a device to host memory, packed.
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device, void* to,
@@ -70,9 +76,8 @@ void trim_memory(bool always) noexcept;
 void require_live();
 
 /// The CUDA halves of the above; `ordinal` counts from 0 and exists.
-void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name);
+void check_on_device(std::span<const CallerMemory> parts, void* stream, int32_t ordinal);
 void wait_for_default_streams(int32_t ordinal);
-void check_stream(void* stream, int32_t ordinal);
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal, void* to,
                 const Execution& execution);
 

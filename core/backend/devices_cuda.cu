@@ -133,7 +133,7 @@ const char* advice_of(cudaError_t error) {
   }
 }
 
-/// Refuses one address. Memory is taken whole from the driver, so first and last byte speak for the rest.
+/// Refuses one address.
 void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
   cudaPointerAttributes found = {};
   const cudaError_t error = runtime().describe_pointer(&found, address);
@@ -148,6 +148,36 @@ void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
   if (found.type == cudaMemoryTypeDevice && found.device != ordinal)
     fail(ANN_INVALID_ARGUMENT, "%s is said to lie on device %d, but lies on device %d", name, device,
          ANN_DEVICE_CUDA + found.device);
+}
+
+/// First and last byte speak for the rest, as memory is taken whole from the driver; and one for the other where both lie
+/// between two boundaries of its pieces.
+void check_memory(const CallerMemory& part, int32_t ordinal) {
+  constexpr uintptr_t kPiece = 256;
+  const uint8_t* first = static_cast<const uint8_t*>(part.begin);
+  const uint8_t* last = first + part.bytes - 1;
+  check_address(first, ordinal, part.name);
+  if (reinterpret_cast<uintptr_t>(first) / kPiece != reinterpret_cast<uintptr_t>(last) / kPiece)
+    check_address(last, ordinal, part.name);
+}
+
+void check_stream(cudaStream_t given, int32_t ordinal) {
+  bool here = false;
+  const cudaError_t error = runtime().stream_is_here(given, &here);
+  runtime().last_error();
+  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorInvalidValue ||
+      error == cudaErrorContextIsDestroyed)
+    fail(ANN_INVALID_ARGUMENT, "params.stream is no stream that CUDA knows");
+  check(error, "asking for a stream's context");
+  if (!here)
+    fail(ANN_INVALID_ARGUMENT,
+         "params.stream belongs to another device than %d, or to another context "
+         "than the CUDA runtime's",
+         ANN_DEVICE_CUDA + ordinal);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(runtime().stream_capture(given, &capture), "asking whether a stream is captured");
+  if (capture != cudaStreamCaptureStatusNone)
+    fail(ANN_UNSUPPORTED, "params.stream is being captured into a graph, which searches do not support");
 }
 
 }  // namespace
@@ -203,12 +233,12 @@ const Probe& probe() {
   return found;
 }
 
-void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name) {
-  if (memory == nullptr || bytes == 0) return;
+void check_on_device(std::span<const CallerMemory> parts, void* stream, int32_t ordinal) {
   const DeviceGuard guard(ordinal);
-  const uint8_t* first = static_cast<const uint8_t*>(memory);
-  check_address(first, ordinal, name);
-  check_address(first + bytes - 1, ordinal, name);
+  for (const CallerMemory& part : parts) {
+    if (part.begin != nullptr && part.bytes != 0) check_memory(part, ordinal);
+  }
+  if (stream != nullptr) check_stream(static_cast<cudaStream_t>(stream), ordinal);
 }
 
 void wait_for_default_streams(int32_t ordinal) {
@@ -221,27 +251,6 @@ void wait_for_default_streams(int32_t ordinal) {
     else
       check(error, "waiting for a default stream");
   }
-}
-
-void check_stream(void* stream, int32_t ordinal) {
-  const DeviceGuard guard(ordinal);
-  const cudaStream_t given = static_cast<cudaStream_t>(stream);
-  bool here = false;
-  const cudaError_t error = runtime().stream_is_here(given, &here);
-  runtime().last_error();
-  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorInvalidValue ||
-      error == cudaErrorContextIsDestroyed)
-    fail(ANN_INVALID_ARGUMENT, "params.stream is no stream that CUDA knows");
-  check(error, "asking for a stream's context");
-  if (!here)
-    fail(ANN_INVALID_ARGUMENT,
-         "params.stream belongs to another device than %d, or to another context "
-         "than the CUDA runtime's",
-         ANN_DEVICE_CUDA + ordinal);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  check(runtime().stream_capture(given, &capture), "asking whether a stream is captured");
-  if (capture != cudaStreamCaptureStatusNone)
-    fail(ANN_UNSUPPORTED, "params.stream is being captured into a graph, which searches do not support");
 }
 
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal, void* to,

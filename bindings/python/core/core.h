@@ -57,12 +57,11 @@ PyObject *memory_from_address(PyObject *module, PyObject *arguments);
 
 /* --- lenders.c: arrays of CuPy and Torch on a device ----------------------------------------------- */
 
-/* Memory on a device for the results of a search. Zeroes at first. */
+/* Memory of a library for the results of a search. Zeroes at first. */
 typedef struct lent_results {
   PyObject *shape;     /* of both arrays */
   PyObject *pieces[2]; /* CuPy's memory for both, or Torch's arrays */
   void *data[2];       /* of the ids, of the distances */
-  uint64_t stream;     /* on which the library works now on that device */
   int of_cupy;
 } lent_results;
 
@@ -73,8 +72,10 @@ PyObject *lenders_know_torch(PyObject *module, PyObject *arguments);
  * it is to be queued on the library's current stream. */
 int lenders_read(PyObject *array, memory *out);
 
-/* Memory for k results of each of the queries, an array that lenders_read() has read as `where`. Returns 0, or -1 and
- * raises; lenders_release() follows in both cases. */
+/* That stream of an array that lenders_read() has read. Returns 0, or -1 and raises. */
+int lenders_stream(PyObject *array, const memory *where, uint64_t *stream);
+
+/* Memory for k results of each of such queries. Returns 0, or -1 and raises; lenders_release() follows in both cases. */
 int lenders_take_results(PyObject *queries, const memory *where, int64_t k, lent_results *out);
 
 /* The ids and distances as a pair of the library's arrays. */

@@ -238,31 +238,40 @@ static PyObject *new_array(const memory *queries, int64_t k, PyObject *dtype, vo
   return array;
 }
 
+/* The caller's buffers into `results`. */
+static int use_buffers(search_call *made, const memory *ids, const memory *distances) {
+  int64_t rows = (int64_t)made->queries.rows, k = made->results.k;
+  made->results.ids = memory_as_buffer(ids, "out[0]", rows, k, 'i', 8, 1);
+  if (made->results.ids == NULL) return -1;
+  made->results.distances = memory_as_buffer(distances, "out[1]", rows, k, 'f', 4, 1);
+  if (made->results.distances == NULL) return -1;
+  if (ids->space != made->queries.space || distances->space != made->queries.space) {
+    errors_refuse("device", "out lies on another device than the queries");
+    return -1;
+  }
+  return 0;
+}
+
 /* The caller's buffers, or new ones, into `results` and as new references. */
 static int find_buffers(search_call *made, const memory *queries, PyObject *const *out, PyObject **ids,
                         PyObject **distances) {
-  int64_t rows = (int64_t)made->queries.rows, k = made->results.k;
-  void *data[2] = {NULL, NULL};
+  int64_t k = made->results.k;
   *ids = *distances = NULL;
   if (out[0] == Py_None) {
+    void *data[2] = {NULL, NULL};
     *ids = new_array(queries, k, numpy_int64, &data[0]);
     *distances = *ids ? new_array(queries, k, numpy_float32, &data[1]) : NULL;
-    if (*distances == NULL) return -1;
-  } else {
-    memory where[2];
-    if (memory_of(out[0], "out[0]", &where[0]) || memory_of(out[1], "out[1]", &where[1])) return -1;
-    data[0] = memory_as_buffer(&where[0], "out[0]", rows, k, 'i', 8, 1);
-    data[1] = data[0] ? memory_as_buffer(&where[1], "out[1]", rows, k, 'f', 4, 1) : NULL;
-    if (data[1] == NULL) return -1;
-    if (where[0].space != queries->space || where[1].space != queries->space) {
-      errors_refuse("device", "out lies on another device than the queries");
-      return -1;
-    }
-    Py_INCREF(*ids = out[0]);
-    Py_INCREF(*distances = out[1]);
+    made->results.ids = data[0];
+    made->results.distances = data[1];
+    return *distances == NULL ? -1 : 0;
   }
-  made->results.ids = data[0];
-  made->results.distances = data[1];
+  memory where[2];
+  if (memory_of(out[0], "out[0]", &where[0]) || memory_of(out[1], "out[1]", &where[1]) ||
+      use_buffers(made, &where[0], &where[1])) {
+    return -1;
+  }
+  Py_INCREF(*ids = out[0]);
+  Py_INCREF(*distances = out[1]);
   return 0;
 }
 
@@ -343,29 +352,42 @@ static PyObject *handle_search(PyObject *object, PyObject *const *given, Py_ssiz
   return both;
 }
 
-/* search_lent(exact, queries, k, params, timeout): the two arrays, of CuPy or Torch as the queries are, on whose current
- * stream the search is queued; None for queries that are not lent in a usual way. */
+/* Runs a search of lent queries, whose results go to `found`, new ones, or where those are the caller's are set. */
+static int run_lent(handle *self, search_call *made, PyObject *array, const memory *queries, double timeout,
+                    lent_results *found) {
+  uint64_t stream = 0;
+  int failed = lenders_stream(array, queries, &stream);
+  if (!failed && found != NULL) {
+    failed = lenders_take_results(array, queries, made->results.k, found);
+    made->results.ids = found->data[0];
+    made->results.distances = found->data[1];
+  }
+  made->params.stream = (void *)(uintptr_t)stream;
+  return failed || call_run(&made->base, takes_long(self, made), NULL, timeout);
+}
+
+/* search_lent(exact, queries, k, params, ids, distances, timeout): the two arrays, those given or, for None, new ones of
+ * CuPy or Torch as the queries are, on whose current stream the search is queued; None where one of them is not lent in
+ * a usual way. */
 static PyObject *handle_search_lent(PyObject *object, PyObject *const *given, Py_ssize_t count) {
   handle *self = (handle *)object;
   search_call made = {.params = ANN_SEARCH_PARAMS_INIT, .results = ANN_RESULTS_INIT};
-  memory queries;
+  memory queries, out[2];
   double timeout;
-  if (too_few(count, 5)) return NULL;
+  if (too_few(count, 7)) return NULL;
+  int takes = given[4] == Py_None;
   int lent = lenders_read(given[1], &queries);
+  for (int i = 0; i < 2 && lent == 1 && !takes; ++i) lent = lenders_read(given[4 + i], &out[i]);
   if (lent == 0) Py_RETURN_NONE;
   if (lent < 0 || read_search(self, &queries, given[0], given[2], given[3], &made) ||
-      call_timeout(given[4], &timeout) || enter(self)) {
+      (!takes && use_buffers(&made, &out[0], &out[1])) || call_timeout(given[6], &timeout) || enter(self)) {
     return NULL;
   }
   made.index = self->index;
   lent_results found = {0};
-  int failed = lenders_take_results(given[1], &queries, made.results.k, &found);
-  made.params.stream = (void *)(uintptr_t)found.stream;
-  made.results.ids = found.data[0];
-  made.results.distances = found.data[1];
-  failed = failed || call_run(&made.base, takes_long(self, &made), NULL, timeout);
+  int failed = run_lent(self, &made, given[1], &queries, timeout, takes ? &found : NULL);
   leave(self);
-  PyObject *both = failed ? NULL : lenders_arrays(&found);
+  PyObject *both = failed ? NULL : takes ? lenders_arrays(&found) : PyTuple_Pack(2, given[4], given[5]);
   lenders_release(&found);
   return both;
 }

@@ -223,41 +223,47 @@ static int read_torch(PyObject *array, memory *out) {
 
 int lenders_read(PyObject *array, memory *out) {
   PyObject *type = (PyObject *)Py_TYPE(array);
-  out->writable = 0; /* for all that is asked here */
+  out->writable = 1;
   if (type == cupy.array) return read_cupy(array, out);
   if (type == torch.array) return read_torch(array, out);
   return 0;
+}
+
+int lenders_stream(PyObject *array, const memory *where, uint64_t *stream) {
+  long long number = 0;
+  int failed;
+  if ((PyObject *)Py_TYPE(array) == cupy.array) {
+    PyObject *current = PyObject_CallNoArgs(cupy.current_stream);
+    failed = current == NULL || number_of(current, PTR, &number);
+    Py_XDECREF(current);
+  } else {
+    PyObject *device = PyLong_FromLong(where->space - ANN_DEVICE_CUDA);
+    failed = device == NULL ||
+             number_from(PyObject_CallFunctionObjArgs(torch.current_stream, device, NULL), &number);
+    Py_XDECREF(device);
+  }
+  *stream = number != 0 ? (uint64_t)number : LEGACY_STREAM;
+  return failed ? -1 : 0;
 }
 
 /* --- Results beside them ----------------------------------------------------------------------------------- */
 
 /* CuPy gives one piece for both: in two they take some 5 us more. */
 static int take_of_cupy(int64_t places, lent_results *out) {
-  PyObject *stream = PyObject_CallNoArgs(cupy.current_stream);
-  if (stream == NULL) return -1;
-  long long number = 0, address = 0;
-  int failed = number_of(stream, PTR, &number);
-  Py_DECREF(stream);
-  if (failed) return -1;
+  long long address = 0;
   PyObject *bytes = PyLong_FromLongLong(12 * (long long)places);
   out->pieces[0] = bytes ? PyObject_CallFunctionObjArgs(cupy.take, bytes, NULL) : NULL;
   Py_XDECREF(bytes);
   if (out->pieces[0] == NULL || number_of(out->pieces[0], PTR, &address)) return -1;
-  out->stream = (uint64_t)number;
   out->data[0] = (void *)(uintptr_t)address;
   out->data[1] = (void *)(uintptr_t)(address + 8 * places);
   return 0;
 }
 
-static int take_of_torch(PyObject *queries, int device, lent_results *out) {
-  PyObject *number = PyLong_FromLong(device);
-  long long stream = 0;
-  int failed = number == NULL ||
-               number_from(PyObject_CallFunctionObjArgs(torch.current_stream, number, NULL), &stream);
-  Py_XDECREF(number);
-  PyObject *make = failed ? NULL : attribute(queries, NEW_EMPTY);
+static int take_of_torch(PyObject *queries, lent_results *out) {
+  PyObject *make = attribute(queries, NEW_EMPTY);
   PyObject *arguments = make ? PyTuple_Pack(1, out->shape) : NULL;
-  failed = arguments == NULL;
+  int failed = arguments == NULL;
   for (int i = 0; i < 2 && !failed; ++i) {
     long long address = 0;
     out->pieces[i] = PyObject_Call(make, arguments, i == 0 ? torch.of_ids : torch.of_distances);
@@ -266,7 +272,6 @@ static int take_of_torch(PyObject *queries, int device, lent_results *out) {
   }
   Py_XDECREF(arguments);
   Py_XDECREF(make);
-  out->stream = (uint64_t)stream;
   return failed ? -1 : 0;
 }
 
@@ -276,10 +281,7 @@ int lenders_take_results(PyObject *queries, const memory *where, int64_t k, lent
                                       : Py_BuildValue("(L)", (long long)k);
   out->of_cupy = (PyObject *)Py_TYPE(queries) == cupy.array;
   if (out->shape == NULL) return -1;
-  int failed = out->of_cupy ? take_of_cupy(rows * k, out)
-                            : take_of_torch(queries, where->space - ANN_DEVICE_CUDA, out);
-  if (out->stream == 0) out->stream = LEGACY_STREAM;
-  return failed;
+  return out->of_cupy ? take_of_cupy(rows * k, out) : take_of_torch(queries, out);
 }
 
 /* The arrays that lie in CuPy's piece. */

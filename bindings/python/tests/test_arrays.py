@@ -264,10 +264,21 @@ def test_cupy_is_read_and_refused_in_c(index, made_up):
     assert made_up == []
 
 
+def test_results_of_cupy_that_are_given(index, made_up):
+    queries = MadeUpArray((3, index.dim))
+    with pytest.raises((gannet.NoDevice, gannet.InvalidArgument)):
+        index.search(queries, 10, out=(MadeUpArray((3, 10), np.int64), MadeUpArray((3, 10))))
+    for wrong, error in (((MadeUpArray((3, 10), np.int32), MadeUpArray((3, 10))), gannet.DtypeError),
+                         ((MadeUpArray((3, 10), np.int64), MadeUpArray((3, 9))), gannet.ShapeError)):
+        with pytest.raises(error):
+            index.search(queries, 10, out=wrong)
+    assert made_up == []
+
+
 def test_unusual_arrays_of_cupy_go_another_way(index, made_up):
     """Those of another device than the current one, of no numbers, or of three dimensions."""
     for array in (MadeUpArray((3, index.dim), device=1), MadeUpArray((3, index.dim), bool), MadeUpArray((1, 3, index.dim))):
         assert _arrays.know(array)
-        assert index._core.search_lent(False, array, 10, None, None) is None
+        assert index._core.search_lent(False, array, 10, None, None, None, None) is None
     assert made_up == []
-    assert index._core.search_lent(False, [[1.0]], 10, None, None) is None
+    assert index._core.search_lent(False, [[1.0]], 10, None, None, None, None) is None

@@ -169,6 +169,17 @@ def test_current_and_named_streams(arrays, placed, asked):
     np.testing.assert_array_equal(arrays.back(ids), expected)
 
 
+def test_results_go_where_they_are_wanted(arrays, placed, asked):
+    queries = arrays.send(asked)
+    ids, distances = arrays.empty((3000, 5), np.int64), arrays.empty((3000, 5), np.float32)
+    found = placed.exact(queries, 5, out=(ids, distances))
+    assert found.ids is ids and found.distances is distances
+    np.testing.assert_array_equal(arrays.back(ids), placed.exact(asked, 5).ids)
+    for wrong in (distances, arrays.empty((3000, 4), np.int64), arrays.empty((3000, 10), np.int64)[:, ::2]):
+        with pytest.raises((gannet.DtypeError, gannet.ShapeError, gannet.OrderError)):
+            placed.search(queries, 5, out=(wrong, distances))
+
+
 def test_out_of_another_library(placed, asked):
     cupy, torch = pytest.importorskip("cupy"), pytest.importorskip("torch")
     ids = torch.empty((3000, 5), dtype=torch.int64, device=DEVICE)

@@ -107,7 +107,7 @@ def know(array: Any) -> bool:
         if kind is not torch.Tensor:
             return False
         kinds = {torch.float32: ("f", 4), torch.float16: ("f", 2), torch.bfloat16: ("B", 2), torch.int8: ("i", 1),
-                 torch.uint8: ("u", 1)}
+                 torch.uint8: ("u", 1), torch.int64: ("i", 8)}
         # What Torch's own compiler calls; the public way makes an object of Python for a number.
         stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
             lambda number: torch.cuda.current_stream(number).cuda_stream)

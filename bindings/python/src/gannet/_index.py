@@ -184,7 +184,7 @@ class Index:
             if type(queries) is np.ndarray:
                 return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
                                                                   timeout, True))
-            lent = self._core.search_lent(False, queries, k, params, timeout)
+            lent = self._core.search_lent(False, queries, k, params, None, None, timeout)
             if lent is not None:
                 return tuple.__new__(Neighbors, lent)
         return self._search(False, queries, k, params, stream, timeout, out, not_finite)
@@ -213,13 +213,13 @@ class Index:
                                     and all(buffer is not None for buffer in out)):
             raise InvalidArgument("out: expected a pair of arrays, (ids, distances)")
         strict = not_finite == "raise"
-        if stream is None and out is None and _arrays.know(queries):
-            lent = self._core.search_lent(exact, queries, k, params, timeout)
+        found: Any = out or (None, None)
+        if stream is None and _arrays.know(queries) and (out is None or all(map(_arrays.know, out))):
+            lent = self._core.search_lent(exact, queries, k, params, found[0], found[1], timeout)
             if lent is not None:
                 return Neighbors(*lent)
         host = isinstance(queries, (np.ndarray, list, tuple)) or not _arrays.is_on_device(queries)
         number = None if stream is None else _arrays.stream_number(stream)
-        found: Any = out or (None, None)
         if host and stream is not None:
             raise InvalidArgument("stream is for queries in the memory of a CUDA device")
         waits = not host and stream is None and _arrays.library_of(queries) not in ("cupy", "torch")
