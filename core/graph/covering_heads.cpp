@@ -40,6 +40,9 @@ constexpr double kCentreMost = 1.8;
 constexpr uint64_t kCentresAtOnce = 16;
 /// Candidates that are tried at once, by all threads.
 constexpr uint32_t kTriedAtOnce = 64;
+/// Of so many that are kept this share at most is near one before: else there are no islands, but rows that are hard to find.
+constexpr uint32_t kJudged = 512;
+constexpr double kHardMost = 0.5;
 
 constexpr uint32_t words_of(uint32_t degree) { return (degree + kWordBits - 1) / kWordBits; }
 
@@ -321,7 +324,7 @@ class Thinning {
         distances_(execution.memory, kept_.size() * execution.threads),
         among_tried_(execution.memory, kTriedAtOnce * kTriedAtOnce) {}
 
-  /// Those that are left, ascending; none where they are more than `most`.
+  /// Those that are left, ascending; none where they are more than `most`, or lie in no islands.
   Array<uint32_t> run() {
     for (size_t begin = 0; begin < candidates_.size(); begin += kTriedAtOnce) {
       const auto some = static_cast<uint32_t>(std::min<size_t>(candidates_.size() - begin, kTriedAtOnce));
@@ -338,9 +341,11 @@ class Thinning {
         seek_among_tried({rows[i], code_of(i)}, rows, i, is_kept, &tried[i]);
         if (tried[i].is_found) continue;
         if (count_ == kept_.size()) return {};
+        hard_ += tried[i].is_near ? 1 : 0;
         kept_[count_++] = rows[i];
         is_kept[i] = true;
       }
+      if (count_ >= kJudged && hard_ > kHardMost * count_) return {};
     }
     Array<uint32_t> rows = Array<uint32_t>::front(kept_, count_, execution_.memory);
     std::sort(rows.begin(), rows.end());
@@ -357,6 +362,7 @@ class Thinning {
   /// Whether a walk finds a head from the nearest of some rows.
   struct Sought {
     uint32_t distance = UINT32_MAX;  // to that one
+    bool is_near = false;            // which may be of the same island
     bool is_found = false;
   };
 
@@ -369,7 +375,7 @@ class Thinning {
     uint32_t* const distances = distances_.data() + kept_.size() * worker;
     codes_.distances(walk.code, kept_.data(), end, distances);
     const uint32_t* const nearest = std::min_element(distances, distances + end);
-    return {*nearest, is_found_from(walk, kept_[nearest - distances], *nearest)};
+    return seek_from(walk, kept_[nearest - distances], *nearest);
   }
 
   /// From those that have been kept since, if one of them is nearer: of the candidates `rows` that are tried at once
@@ -377,17 +383,19 @@ class Thinning {
   void seek_among_tried(const Walk& walk, const uint32_t* rows, uint32_t place, const bool* is_kept,
                         Sought* sought) {
     uint32_t nearest = kNoRow;
+    uint32_t least = sought->distance;
     for (uint32_t other = 0; other < place; ++other) {
       const uint32_t distance = among_tried(place)[other];
-      if (!is_kept[other] || distance >= sought->distance) continue;
-      sought->distance = distance;
+      if (!is_kept[other] || distance >= least) continue;
+      least = distance;
       nearest = rows[other];
     }
-    if (nearest != kNoRow) sought->is_found = is_found_from(walk, nearest, sought->distance);
+    if (nearest != kNoRow) *sought = seek_from(walk, nearest, least);
   }
 
-  bool is_found_from(const Walk& walk, uint32_t row, uint32_t distance) const {
-    return is_near(walk, distance) && finds(walk, row, distance);
+  Sought seek_from(const Walk& walk, uint32_t row, uint32_t distance) const {
+    const bool near = is_near(walk, distance);
+    return {distance, near, near && finds(walk, row, distance)};
   }
 
   /// Whether a row at this distance may be of the same island. A walk can come from another one by a single edge, which
@@ -436,7 +444,8 @@ class Thinning {
   std::span<const uint32_t> candidates_;  // rows
   const Execution& execution_;
   Array<uint32_t> kept_;
-  uint32_t count_ = 0;           // of those
+  uint32_t count_ = 0;           // of those,
+  uint32_t hard_ = 0;            // and of those that are near one before
   Array<uint8_t> codes_tried_;   // [kTriedAtOnce, stride]
   Array<uint32_t> distances_;    // [threads, kept_.size()]
   Array<uint32_t> among_tried_;  // [kTriedAtOnce, kTriedAtOnce] from a candidate to those before it

@@ -430,6 +430,20 @@ TEST_CASE("covering heads: centres about heads that no earlier one reaches, unle
   }
 }
 
+TEST_CASE(
+    "no heads cover where most that walks do not find lie beside others: rows that are hard to find, no "
+    "islands") {
+  // Islands of the graph whose rows lie anywhere, all about as far from each other.
+  const uint32_t islands = 3000, size = 24, degree = 8;
+  const MadeData data(islands * size, 24, Shape::kUniform, 9);
+  SearchGraph graph = islands_of(islands, size, degree);
+  REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
+  auto [near, close] = near_heads(data.codes, graph);
+  const std::vector<uint32_t> kept = thinned(data.codes, graph, candidates_of(data.codes, graph, near, 2));
+  REQUIRE((kept.size() > 512 && kept.size() < kCoveringMost));
+  REQUIRE(covering_heads(graph, data.codes, kTwoThreads).empty());
+}
+
 TEST_CASE("pivots are the covering heads, and others each once, as far as there are any") {
   SearchGraph graph;
   graph.rows = 100'000;
