@@ -223,6 +223,7 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   if (__builtin_mul_overflow(stride, matrix.rows, &bytes) || bytes > SIZE_MAX / 2)
     fail(ANN_LIMIT, "%s.row_stride is %llu, with %llu rows that is more than the address space", name,
          static_cast<unsigned long long>(stride), static_cast<unsigned long long>(matrix.rows));
+  if (matrix.space != 0) check_cuda_device(matrix.space);
   return {static_cast<const uint8_t*>(matrix.data),
           matrix.rows,
           matrix.dim,
