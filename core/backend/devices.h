@@ -33,8 +33,8 @@ struct CallerMemory {
 };
 
 /// Refuses memory that kernels of a device (ANN_DEVICE_CUDA + i) cannot use: ANN_INVALID_ARGUMENT for
-/// host memory and for that of another device. Managed memory is taken. Unless `stream` is null, refuses that where the
-/// device cannot be given work on it, a cudaStream_t: ANN_INVALID_ARGUMENT for one of another device or context,
+/// host memory and for that of another device. Managed memory is taken. Unless `stream`, a cudaStream_t, is null, also
+/// refuses one on which the device cannot be given work: ANN_INVALID_ARGUMENT for one of another device or context,
 /// ANN_UNSUPPORTED while it is captured. All in one call, since each makes the device current.
 void check_on_device(std::span<const CallerMemory> parts, void* stream, int32_t device);
 

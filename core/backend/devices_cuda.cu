@@ -150,8 +150,8 @@ void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
          ANN_DEVICE_CUDA + found.device);
 }
 
-/// First and last byte speak for the rest, as memory is taken whole from the driver; and one for the other where both lie
-/// between two boundaries of its pieces.
+/// First and last byte speak for the rest, as memory is taken whole from the driver; one of them is enough where both lie
+/// in the same 256 bytes, the least that is taken.
 void check_memory(const CallerMemory& part, int32_t ordinal) {
   constexpr uintptr_t kPiece = 256;
   const uint8_t* first = static_cast<const uint8_t*>(part.begin);

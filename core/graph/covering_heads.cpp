@@ -40,7 +40,8 @@ constexpr double kCentreMost = 1.8;
 constexpr uint64_t kCentresAtOnce = 16;
 /// Candidates that are tried at once, by all threads.
 constexpr uint32_t kTriedAtOnce = 64;
-/// Of so many that are kept this share at most is near one before: else there are no islands, but rows that are hard to find.
+/// Where so many and more are kept, this share of them at most is near one before: else there are no islands, but rows that
+/// are hard to find.
 constexpr uint32_t kJudged = 512;
 constexpr double kHardMost = 0.5;
 
@@ -314,10 +315,11 @@ class Centres {
 class Thinning {
  public:
   Thinning(const SearchGraph& graph, const Codes& codes, std::span<const uint32_t> candidates, size_t most,
-           const Execution& execution)
+           Near near, const Execution& execution)
       : graph_(graph),
         codes_(codes),
         candidates_(candidates),
+        hard_most_(near == Near::kAny ? kHardMost : 1),
         execution_(execution),
         kept_(execution.memory, std::min(candidates.size(), most)),
         codes_tried_(execution.memory, kTriedAtOnce * codes.stride()),
@@ -345,7 +347,7 @@ class Thinning {
         kept_[count_++] = rows[i];
         is_kept[i] = true;
       }
-      if (count_ >= kJudged && hard_ > kHardMost * count_) return {};
+      if (count_ >= kJudged && hard_ > hard_most_ * count_) return {};
     }
     Array<uint32_t> rows = Array<uint32_t>::front(kept_, count_, execution_.memory);
     std::sort(rows.begin(), rows.end());
@@ -442,6 +444,7 @@ class Thinning {
   const SearchGraph& graph_;
   const Codes& codes_;
   std::span<const uint32_t> candidates_;  // rows
+  double hard_most_;  // of candidates by near heads alone: whether there are islands is known then
   const Execution& execution_;
   Array<uint32_t> kept_;
   uint32_t count_ = 0;           // of those,
@@ -459,16 +462,16 @@ Array<uint32_t> covering_heads(const SearchGraph& graph, const Codes& codes, con
   const HeadNeighbors neighbors(graph, codes, execution);
   Cover cover(neighbors, heads, execution);
   Centres centres(graph, codes, execution);
-  const auto thinned = [&](const Array<Surroundings>& chosen, size_t most) {
-    const Array<uint32_t> candidates = centres.of(chosen);
-    return Thinning(graph, codes, {candidates.data(), candidates.size()}, most, execution).run();
+  const auto thinned = [&](Near near, uint32_t hops, uint32_t hops_most, size_t candidates_most,
+                           size_t most) {
+    const Array<uint32_t> candidates = centres.of(cover.choose(near, hops, hops_most, candidates_most));
+    return Thinning(graph, codes, {candidates.data(), candidates.size()}, most, near, execution).run();
   };
-  Array<uint32_t> covering =
-      thinned(cover.choose(Near::kAny, kHops, kHopsMost, kCoveringMost), kCoveringMost);
+  Array<uint32_t> covering = thinned(Near::kAny, kHops, kHopsMost, kCoveringMost, kCoveringMost);
   if (covering.empty()) return covering;
   const size_t most = std::min<size_t>(kCloseMost * covering.size(), kCoveringMost);
   for (uint32_t hops = 1; hops <= kHops; ++hops) {
-    Array<uint32_t> close = thinned(cover.choose(Near::kClose, hops, hops, kCloseCandidates), most);
+    Array<uint32_t> close = thinned(Near::kClose, hops, hops, kCloseCandidates, most);
     if (!close.empty()) return close;
   }
   return covering;

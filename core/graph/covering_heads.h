@@ -41,10 +41,11 @@
 // to .993 of the first); two paths of such edges instead of the third head (a fifth more time); any distance of the
 // nearest one (.990); the rows around by the median of all edges, of which half may be long (.992).
 //
-// Rows that walks do not find though others kept before lie beside them are hard to find, and are no islands. Of the first
-// 512 candidates that are kept they are 59 % on 60,000 word counts x 256 and 74 % on 100,000 rows with a near copy each,
-// for which no heads cover; on clusters under 1 %. Both sets' searches take what they took with covering heads, which
-// calibration then did not choose, and their builds less: of word counts 12.3 s of two threads' time instead of 13.5.
+// Rows that walks do not find though others kept before lie beside them are hard to find, and are no islands. Of 512
+// candidates by near heads that are kept they are 59 % on 60,000 word counts x 256 and 74 % on 100,000 rows with a
+// near copy each, for which no heads cover: that is asked after every 64 candidates. On clusters they are under 1 %.
+// Both sets' searches take what they took with covering heads, which calibration then did not choose, and their builds
+// less: of word counts 12.3 s of two threads' time instead of 13.5.
 //
 // On CUDA devices they are pivots, where calibration there finds that these serve better (tune/device_calibration.h).
 //

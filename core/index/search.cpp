@@ -22,7 +22,7 @@ struct PlannedSearch {
 /// word vectors got .79 of .8 and .88 of .9 (.77 of .8 by a block), but .96 of .95; queries like the rows .964 of .95,
 /// .984 of .99 and, of one answer, .987 of .999. Of few rows others find fewer still, and to compare all costs little: ALS
 /// factors with users as queries got .914 of .95 of ten of 1,000 and .924 of a hundred of 10,000, so that half of the miss
-/// is asked for.
+/// is asked for, and all rows are compared from .9984 on.
 float recall_to_find(const Segment& segment, float recall) {
   constexpr float kFew = 0.0008f;
   constexpr uint32_t kFewRows = 16384;

@@ -119,7 +119,7 @@ struct MakeRecord {
   bool finite = true;  // of this thread's values
   float most = 0;      // likewise
 
-  /// False where a value is not finite. Ends with a barrier of the threads.
+  /// False where a value is not finite. A block ends with a barrier.
   __device__ bool run() {
     Value* const values = reinterpret_cast<Value*>(record);
     for_each_place([&](uint32_t column) {

@@ -352,7 +352,7 @@ static PyObject *handle_search(PyObject *object, PyObject *const *given, Py_ssiz
   return both;
 }
 
-/* Runs a search of lent queries, whose results go to `found`, new ones, or where those are the caller's are set. */
+/* Runs a search of lent queries. Results are new ones in `found`; where that is NULL, the caller's are set already. */
 static int run_lent(handle *self, search_call *made, PyObject *array, const memory *queries, double timeout,
                     lent_results *found) {
   uint64_t stream = 0;
@@ -377,7 +377,10 @@ static PyObject *handle_search_lent(PyObject *object, PyObject *const *given, Py
   if (too_few(count, 7)) return NULL;
   int takes = given[4] == Py_None;
   int lent = lenders_read(given[1], &queries);
-  for (int i = 0; i < 2 && lent == 1 && !takes; ++i) lent = lenders_read(given[4 + i], &out[i]);
+  for (int i = 0; i < 2 && lent == 1 && !takes; ++i) {
+    /* Work that another library has queued on its results is waited for by the way through DLPack. */
+    lent = Py_TYPE(given[4 + i]) == Py_TYPE(given[1]) ? lenders_read(given[4 + i], &out[i]) : 0;
+  }
   if (lent == 0) Py_RETURN_NONE;
   if (lent < 0 || read_search(self, &queries, given[0], given[2], given[3], &made) ||
       (!takes && use_buffers(&made, &out[0], &out[1])) || call_timeout(given[6], &timeout) || enter(self)) {

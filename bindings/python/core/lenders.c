@@ -129,18 +129,19 @@ static int numbers_from(PyObject *given, long long unit, int dimensions, int64_t
   return failed ? -1 : 0;
 }
 
-/* Lengths and strides. Returns 1, 0 where there are no rows of vectors, and -1 if it raises. */
-static int read_shape(PyObject *shape, PyObject *strides, long long unit, memory *out) {
-  Py_ssize_t dimensions = shape != NULL && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
-  if (dimensions < 1 || dimensions > 2 || strides == NULL) {
-    Py_XDECREF(shape);
-    Py_XDECREF(strides);
-    return PyErr_Occurred() != NULL ? -1 : 0;
+/* Lengths, and strides by `ask`. Returns 1, 0 where there are no rows of vectors, and -1 if it raises. */
+static int read_shape(PyObject *array, PyObject *(*ask)(PyObject *, name), name strides, long long unit,
+                      memory *out) {
+  PyObject *shape = attribute(array, SHAPE);
+  if (shape == NULL) return -1;
+  Py_ssize_t dimensions = PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
+  if (dimensions < 1 || dimensions > 2) {
+    Py_DECREF(shape);
+    return 0;
   }
   out->dimensions = (int)dimensions;
-  int failed = numbers_from(shape, 1, out->dimensions, out->shape);
-  if (numbers_from(strides, unit, out->dimensions, out->strides)) failed = -1;
-  return failed ? -1 : 1;
+  if (numbers_from(shape, 1, out->dimensions, out->shape)) return -1;
+  return numbers_from(ask(array, strides), unit, out->dimensions, out->strides) ? -1 : 1;
 }
 
 /* --- Where queries lie ------------------------------------------------------------------------------------- */
@@ -156,6 +157,7 @@ static int read_dtype(PyObject *array, memory *out) {
     PyObject *text = attribute(dtype, KIND);
     failed = text == NULL || number_of(dtype, ITEMSIZE, &size);
     kind = failed ? 0 : (char)PyUnicode_ReadChar(text, 0);
+    failed = failed || PyErr_Occurred() != NULL;
     Py_XDECREF(text);
   }
   Py_DECREF(dtype);
@@ -175,7 +177,7 @@ static int read_cupy(PyObject *array, memory *out) {
   if (device != current || (out->kind != 'f' && out->kind != 'i' && out->kind != 'u')) return 0;
   out->data = (void *)(uintptr_t)address;
   out->space = ANN_DEVICE_CUDA + (int32_t)device;
-  return read_shape(attribute(array, SHAPE), attribute(array, STRIDES), 1, out);
+  return read_shape(array, attribute, STRIDES, 1, out);
 }
 
 /* Whether an attribute is this very object. */
@@ -218,7 +220,7 @@ static int read_torch(PyObject *array, memory *out) {
   if (failed) return -1;
   out->data = (void *)(uintptr_t)address;
   out->space = ANN_DEVICE_CUDA + (int32_t)number;
-  return read_shape(attribute(array, SHAPE), answer_of(array, STRIDE), out->itemsize, out);
+  return read_shape(array, answer_of, STRIDE, out->itemsize, out);
 }
 
 int lenders_read(PyObject *array, memory *out) {

@@ -275,6 +275,51 @@ def test_results_of_cupy_that_are_given(index, made_up):
     assert made_up == []
 
 
+class MadeUpTensor:
+    """What is asked of a tensor of Torch."""
+
+    is_cuda, requires_grad, layout, dtype = True, False, "strided", "float32"
+    device = types.SimpleNamespace(index=0)
+
+    def __init__(self, shape, stride=None):
+        self.shape = shape
+        self.stride = stride or (lambda: (shape[-1], 1)[-len(shape):])
+
+    def data_ptr(self):
+        return 1 << 42
+
+
+@pytest.fixture
+def made_up_tensors(made_up):
+    _core.know_torch(MadeUpTensor, lambda number: 7, {"float32": ("f", 4)}, "strided", {}, {})
+
+
+def test_results_in_the_memory_of_another_library_are_waited_for(index, made_up_tensors):
+    """By DLPack, whose lender lets the stream of the search wait for what it has queued on its own."""
+    queries, ids = MadeUpArray((3, index.dim)), MadeUpArray((3, 10), np.int64)
+    assert _arrays.know(queries)
+    distances = MadeUpTensor((3, 10))
+    assert index._core.search_lent(False, queries, 10, None, ids, distances, None) is None
+    assert index._core.search_lent(False, distances, 10, None, ids, ids, None) is None
+
+
+def test_what_an_array_raises_is_raised(index, made_up_tensors):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index._core.search_lent(False, MadeUpTensor((3, index.dim), interrupted), 10, None, None, None, None)
+    broken = MadeUpTensor((3, index.dim))
+    del broken.shape
+    with pytest.raises(AttributeError):
+        index._core.search_lent(False, broken, 10, None, None, None, None)
+    odd = MadeUpArray((3, index.dim))
+    odd.dtype = types.SimpleNamespace(kind="", itemsize=4)
+    assert _arrays.know(odd)
+    with pytest.raises(IndexError):
+        index._core.search_lent(False, odd, 10, None, None, None, None)
+
+
 def test_unusual_arrays_of_cupy_go_another_way(index, made_up):
     """Those of another device than the current one, of no numbers, or of three dimensions."""
     for array in (MadeUpArray((3, index.dim), device=1), MadeUpArray((3, index.dim), bool), MadeUpArray((1, 3, index.dim))):
