@@ -137,7 +137,7 @@ int call_run(call *made, int watched, PyObject *progress, double timeout) {
     if (timeout >= 0)
       ann_monitor_set_deadline(made->monitor, timeout > 0 ? (uint64_t)(timeout * 1e9) + 1 : 1);
   }
-  if (made->monitor == NULL || !run_and_watch(made, progress)) {
+  if (made->monitor == NULL || made->stays || !run_and_watch(made, progress)) {
     Py_BEGIN_ALLOW_THREADS
     made->status = made->run(made);
     Py_END_ALLOW_THREADS

@@ -88,6 +88,7 @@ void lenders_release(lent_results *given);
 typedef struct call {
   ann_status (*run)(struct call *); /* runs without the GIL */
   ann_monitor *monitor;             /* NULL where it cannot be stopped */
+  int stays; /* on the thread that asks for it, whose own stream it may queue work on */
   ann_error error;
   ann_status status;
   PyObject *raised[3]; /* what a callback raised, which comes before any other error */
@@ -97,8 +98,8 @@ typedef struct call {
 #define NO_TIMEOUT (-1.0)
 
 /* Runs a call without the GIL. A `watched` one, or one with a callable `progress` (NULL or None: none) or a
- * timeout, runs on a thread of its own, while this one looks for signals and reports: Ctrl-C and whatever
- * `progress` raises stop it. Returns 0, or -1 and raises. */
+ * timeout, runs on a thread of its own unless it stays, while this one looks for signals and reports: Ctrl-C and
+ * whatever `progress` raises stop it. Returns 0, or -1 and raises. */
 int call_run(call *made, int watched, PyObject *progress, double timeout);
 
 /* Keeps the exception that is set for the end of the call. Needs the GIL. */

@@ -290,6 +290,7 @@ static int run_strictly(const handle *self, search_call *made, int strict, doubl
     for (int64_t i = 0; i < rows; ++i) status[i] = ANN_OK;
     made->results.status = status;
   }
+  made->base.stays = made->params.stream != NULL;
   int failed = call_run(&made->base, takes_long(self, made), NULL, timeout);
   for (int64_t i = 0; status != NULL && !failed && i < rows; ++i) {
     if (status[i] == ANN_OK) continue;
@@ -363,6 +364,7 @@ static int run_lent(handle *self, search_call *made, PyObject *array, const memo
     made->results.distances = found->data[1];
   }
   made->params.stream = (void *)(uintptr_t)stream;
+  made->base.stays = 1;
   return failed || call_run(&made->base, takes_long(self, made), NULL, timeout);
 }
 
