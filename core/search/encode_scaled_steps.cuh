@@ -30,8 +30,8 @@ struct EncodeScaled {
   uint8_t* code;         // [code_bytes], there after the next barrier
 
   __device__ void run() const {
-    fill_table();
     const float most = largest();
+    fill_table();  // behind it, when the columns of the centre are in the first cache
     const bool sound = most > 1e-33f && most < INFINITY;
     const float range = static_cast<float>(args.most);
     const uint32_t sum = write_digits(sound ? __fdiv_rn(range, most) : 0.0f, range);

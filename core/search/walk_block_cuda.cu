@@ -36,25 +36,28 @@
 //
 // Equal answers. Blocks run 8 to 16 warps that reach the same rows, so their order must not show. Rows
 // are looked up in the filter as it was at the start of the round, and enter it while the lists are
-// merged; a row that several parents of a round lead to is compared by whichever warp claims it first in
+// merged; a row that several parents of a round lead to is offered by whichever warp claims it first in
 // an exact table of the round. So the set of rows that are compared, and of those offered, is a function
-// of the query, and the lists are sorted by distance and row.
+// of the query, and the lists are sorted by distance and row. Blocks of 8 warps and clusters claim rows before they
+// compare them. A block of 16 warps, which is alone on its multiprocessor, claims them while their codes are on the
+// way, and compares some twice, which counts once: claimed first, one query took 1.05 (SIFT) to 1.08 (shells) of the
+// cycles.
 //
-// Cycles of a round with 16 warps on one NVIDIA H200 (1M SIFT rows, one query, 79 rows offered): some 4,000
-// to expand; 3,400 to merge when some threads had a key of each list, which is now one pass (one query 40.2
-// us before, 37.6 after, at recall 0.949). Thinning out the offered rows by a histogram of distances gained
-// nothing there. A search without branches in a few sorted rows cost the walks for 1,000 answers 23 %.
+// Thinning out the offered rows by a histogram of distances gained nothing. A search without branches in a few
+// sorted rows cost the walks for 1,000 answers 23 %.
 //
-// Cycles of one query with 16 warps at recall .95 (one NVIDIA H100, k = 10; patches by bytes with a scale):
-//                                                    850,000 patches    150,000 words    gist
-//   record and code of the query                               7,000            3,600     6,300
-//   pivots (30 bytes a cycle)                                 10,500            4,400    16,000
-//   the first round: expand, merge                    5,500   14,500    3,000  13,000    16,000  12,000
-//   all other rounds                                 22,000   12,000    8,000   4,000    20,000  14,000
-//   rows as stored, and the answer                            11,000            8,500    29,000
-// The first round offers some 350 rows, of which each was counted before all others, and the end waited for memory. Since
-// offered rows are thinned out by halving a range of distances, and stored rows requested ahead, one query takes .90 to .95
-// of the time (60,000 patches 1.00 and .98 at .95 and .99), 100 queries of gist .94.
+// Cycles of one query with 16 warps at recall .95, k = 10, on one NVIDIA H200; in brackets before a look at them:
+//                                                 shells 500,000 x 24    words 150,000 x 100    counts 60,000 x 256
+//   lists and filter; record and code of the query      4,700 (5,800)          4,800 (5,700)         7,700 (8,300)
+//   pivots, merged                                      4,700 (5,000)          5,000 (4,900)         9,400 (11,500)
+//   the first round: expand, merge                3,400, 3,100 (4,900)   3,200, 3,200 (5,500)  9,200, 3,100 (5,300)
+//   all other rounds (8, 3, 6)        34,000, 11,000 (42,500, 14,700)         12,000, 4,400       44,000, 12,000
+//   rows as stored, and the answer                      4,600 (5,600)          5,500 (6,700)         7,000 (7,400)
+//   all                                                67,000 (86,000)        39,000 (49,000)      94,000 (104,000)
+// A round asks memory twice, for edges and for codes, some 800 cycles each; wide rows come at 30 bytes a cycle.
+// Where the others in brackets went: rows that are kept were requested ahead in every round (1,000 cycles; requested at
+// the end they come as soon); claims (700); a loop in a few warps that read one pair of offered keys after the other;
+// and steps that are functions of their own read their arguments by a pointer into the constant bank.
 //
 // CLUSTERS. One multiprocessor reads some 30 bytes a cycle, so that few queries of wide rows spend most of their time
 // on comparisons: of GIST's 960 columns a half. Then the blocks of a cluster share these. The first one walks as if
@@ -62,7 +65,8 @@
 // same number, and writes the distance into the first block's memory. Pivots and rows that are compared as stored are
 // shared likewise. That takes two barriers of the cluster a round; answers and counts are the same. 1 to 24 queries, as
 // parts of the time of one block: GIST .81 to .86 on one NVIDIA H100 and .78 to .82 on one H200, texts of 384 columns
-// .98 to 1.01 and .94 to .95. Rejected: rows of 128 to 192 bytes too (1.02 to 1.15, by product to 1.25); 8 blocks (the
+// .98 to 1.01 and .94 to .95. Rejected: rows of 128 to 192 bytes too (1.02 to 1.15, by product to 1.25), or of 256 and
+// 320 (.97 to 1.06); 8 blocks (the
 // same for one query, 1.03 to 1.48 for 16, as clusters of more blocks do not all run at once); messages between warps,
 // with a number beside each row and distance, instead of barriers (GIST .78 instead of .82, texts .93 instead of .94,
 // but racecheck takes the polls for races, and the code is harder to trust).
@@ -233,6 +237,10 @@ struct BlockWalk {
   static constexpr uint32_t kCluster = blocks_that_work(kPolicy);
   static constexpr bool kIsCluster = kCluster > 1;
   static constexpr uint32_t kShare = kWarp / kCluster;  // of the rows of a warp, those that a block compares
+  // No other block runs beside it to fill its waiting, and registers are not scarce.
+  static constexpr bool kIsAlone = kWarps == 16;
+  static constexpr bool kClaimsLate = kIsAlone && !kIsCluster;
+  static constexpr uint32_t kWholeWords = sizeof(WholeArgs) / sizeof(uint32_t);
   using Visited = VisitedWords<kWalkBits, kPolicy.shape.visited_word_bits>;
   // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
   // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
@@ -249,7 +257,7 @@ struct BlockWalk {
     uint64_t best[2][kBest];
     alignas(16) uint64_t offered[kThreads];
     uint64_t sorted[kSortsFirst ? kThreads : 1];
-    uint32_t claims[kClaims];
+    alignas(16) uint32_t claims[kClaims];
     uint32_t candidates[kWarps][kWarp];
     // Of a cluster: what its first block asks of all, what they answer, and this block's part of it.
     uint32_t counts[kIsCluster ? kWarps : 1];  // candidates of each warp
@@ -260,6 +268,7 @@ struct BlockWalk {
     uint32_t offered_count[2];
     uint32_t distances;
     uint32_t usable;                // whether the query is finite
+    WholeArgs whole;                // of the launch, where a block is alone
     alignas(16) uint8_t query[16];  // and on: [code_bytes] its code, and [record_bytes] the record
   };
   static __host__ __device__ uint32_t code_bytes(const WalkArgs& args) {
@@ -281,9 +290,54 @@ struct BlockWalk {
     static_assert(sizeof shared.offered >= sizeof(RecordShared));
     const RecordArgs& given = args.whole.given;
     const bool usable =
-        make_record_by_block(given, given.queries + query_of_block() * given.query_stride,
+        make_record_by_block(whole(args, shared).given, given.queries + query_of_block() * given.query_stride,
                              record_place(args, shared), reinterpret_cast<RecordShared&>(shared.offered));
     if (threadIdx.x == 0) shared.usable = usable ? 1 : 0;
+  }
+
+  /// Clears the lists and the filter, and brings what later steps read into shared memory: the record or the code of
+  /// the query, where one is given, and the arguments. Ends with a barrier.
+  static __device__ void fill(const WalkArgs& args, Shared& shared) {
+    const bool is_given = args.whole.given.queries == nullptr;
+    const uint8_t* record =
+        args.queries != nullptr ? args.queries + query_of_block() * args.query_stride : args.one_query;
+    uint8_t* place = record_place(args, shared);
+    const uint32_t bytes = !is_given                      ? 0
+                           : args.whole.record_bytes != 0 ? args.whole.record_bytes
+                                                          : code_bytes(args);
+    // The query may lie in host memory, a microsecond away: its first part is requested first.
+    const uint32_t own = threadIdx.x * 16;
+    uint4 part = {};
+    if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
+    const uint32_t word = kIsAlone ? word_of(args.whole) : 0;
+    for (uint32_t i = threadIdx.x; i < Visited::kWords / 4; i += kThreads)
+      reinterpret_cast<uint4*>(shared.visited)[i] = {0, 0, 0, 0};
+    for (uint32_t i = threadIdx.x; i < kClaims / 4; i += kThreads)
+      reinterpret_cast<uint4*>(shared.claims)[i] = {kNoRow, kNoRow, kNoRow, kNoRow};
+    for (uint32_t i = threadIdx.x; i < kQueue; i += kThreads) shared.queue[0][i] = RowKey::kNone;
+    for (uint32_t i = threadIdx.x; i < kBest; i += kThreads) shared.best[0][i] = RowKey::kNone;
+    if (threadIdx.x < 2) shared.offered_count[threadIdx.x] = 0;
+    if (threadIdx.x == 0) shared.distances = 0;
+    if (threadIdx.x == 0 && is_given) shared.usable = 1;
+    if (kIsAlone && threadIdx.x < kWholeWords) reinterpret_cast<uint32_t*>(&shared.whole)[threadIdx.x] = word;
+    if (own < bytes) *reinterpret_cast<uint4*>(place + own) = part;
+    for (uint32_t byte = own + kThreads * 16; byte < bytes; byte += kThreads * 16)
+      *reinterpret_cast<uint4*>(place + byte) = *reinterpret_cast<const uint4*>(record + byte);
+    __syncthreads();
+  }
+
+  /// This thread's word of the arguments.
+  static __device__ uint32_t word_of(const WholeArgs& whole) {
+    static_assert(kWholeWords <= kThreads && sizeof whole == kWholeWords * sizeof(uint32_t));
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(&whole);
+    asm("" : "+l"(words));  // an address in memory: the lanes of a warp read constants one after the other
+    return threadIdx.x < kWholeWords ? words[threadIdx.x] : 0;
+  }
+
+  /// The arguments of steps that are functions of their own, which have a pointer to them: one into the constant bank
+  /// costs each step a trip to memory, or several.
+  static __device__ const WholeArgs& whole(const WalkArgs& args, const Shared& shared) {
+    return kIsAlone ? shared.whole : args.whole;
   }
 
   static __device__ uint32_t query_of_block() { return blockIdx.x / kPolicy.cluster; }
@@ -329,7 +383,6 @@ struct BlockWalk {
       __syncthreads();
       merge();
       __syncthreads();
-      if (kWarps == 16 && makes_code()) prefetch_kept();
     }
     report();
   }
@@ -338,29 +391,9 @@ struct BlockWalk {
   __device__ bool makes_code() const { return args.whole.record_bytes != 0; }
 
   __device__ void begin() {
-    const uint8_t* record =
-        args.queries != nullptr ? args.queries + uint64_t{query} * args.query_stride : args.one_query;
-    uint8_t* place = record_place(args, shared);
-    const uint32_t bytes = makes_code() ? args.whole.record_bytes : code_bytes(args);
-    // The query may lie in host memory, a microsecond away: its first part is requested first.
-    const bool is_record = args.whole.given.queries == nullptr;
-    const uint32_t own = is_record ? threadIdx.x * 16 : bytes;
-    uint4 part = {};
-    if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
-    for (uint32_t i = threadIdx.x; i < Visited::kWords / 4; i += kThreads)
-      reinterpret_cast<uint4*>(shared.visited)[i] = {0, 0, 0, 0};
-    for (uint32_t i = threadIdx.x; i < kClaims; i += kThreads) shared.claims[i] = kNoRow;
-    for (uint32_t i = threadIdx.x; i < kQueue; i += kThreads) shared.queue[0][i] = RowKey::kNone;
-    for (uint32_t i = threadIdx.x; i < kBest; i += kThreads) shared.best[0][i] = RowKey::kNone;
-    if (threadIdx.x < 2) shared.offered_count[threadIdx.x] = 0;
-    if (threadIdx.x == 0) shared.distances = 0;
-    if (threadIdx.x == 0 && is_record) shared.usable = 1;
-    if (own < bytes) *reinterpret_cast<uint4*>(place + own) = part;
-    for (uint32_t byte = own + kThreads * 16; byte < bytes; byte += kThreads * 16)
-      *reinterpret_cast<uint4*>(place + byte) = *reinterpret_cast<const uint4*>(record + byte);
-    __syncthreads();
+    if (!kIsAlone) fill(args, shared);
     if (makes_code()) {
-      make_code(place);
+      make_code(record_place(args, shared));
       __syncthreads();
     }
     if (args.masked != nullptr && threadIdx.x == 0) compared = args.masked[query];
@@ -370,11 +403,11 @@ struct BlockWalk {
   __device__ void make_code(const uint8_t* record) {
     if constexpr (kPolicy.scaled) {
       static_assert(sizeof shared.offered >= sizeof(EncodeScaledShared));
-      encode_scaled_query(args.whole.scaled, args.whole.element, record, shared.query,
+      encode_scaled_query(whole(args, shared).scaled, args.whole.element, record, shared.query,
                           reinterpret_cast<EncodeScaledShared&>(shared.offered));
     } else {
-      encode_query<kPolicy.code.kind != CodeKind::kUnsigned>(args.whole.encode, args.whole.element, record,
-                                                             shared.query);
+      encode_query<kPolicy.code.kind != CodeKind::kUnsigned>(whole(args, shared).encode, args.whole.element,
+                                                             record, shared.query);
     }
   }
 
@@ -405,13 +438,31 @@ struct BlockWalk {
       if (row != kNoRow && row != masked && is_nearer) item = {distance, row};
       distance_count += kWarp;
     }
-    sort_lanes<true>(item);
-    if (lane_number() >= kOffered) item = {};
+    keep_nearest<kOffered>(item);
     offer(item, item.row != kNoRow);
     if (compared == kNoRow)
       compared = item.row;
     else if (item.row != kNoRow)
       visited.add(Visited::place_of(item.row));  // the thread that keeps the masked row
+  }
+
+  /// Leaves the kCount nearest rows of a warp, in any lanes. A few are sooner found one by one than by sorting.
+  template <uint32_t kCount>
+  static __device__ void keep_nearest(ListEntry& item) {
+    if constexpr (kCount > 4) {
+      sort_lanes<true>(item);
+      if (lane_number() >= kCount) item = {};
+    } else {
+      bool is_kept = false;
+#pragma unroll
+      for (uint32_t i = 0; i < kCount; ++i) {
+        const uint32_t distance = __reduce_min_sync(kAllLanes, is_kept ? kFarthest : item.distance);
+        const bool is_nearest = !is_kept && item.distance == distance;
+        const uint32_t row = __reduce_min_sync(kAllLanes, is_nearest ? item.row : kNoRow);
+        is_kept = is_kept || (is_nearest && item.row == row);
+      }
+      if (!is_kept) item = {};
+    }
   }
 
   /// The distance of the pivot pivot(round, codes.place()). Blocks of a cluster answer the next round after all of the
@@ -466,26 +517,34 @@ struct BlockWalk {
 
   /// Compares the row of each lane of the warp, if it is new, and offers it where it is near enough.
   __device__ void visit(uint32_t target) {
-    const bool fresh = target != kNoRow && !visited.has(Visited::place_of(target)) && claim_row(target);
-    const uint32_t news = __ballot_sync(kAllLanes, fresh);
+    const bool is_new =
+        target != kNoRow && !visited.has(Visited::place_of(target)) && (kClaimsLate || claim_row(target));
+    const uint32_t news = __ballot_sync(kAllLanes, is_new);
     const uint32_t count = __popc(news);
-    if (fresh) {
-      compared = target;
-      candidates[__popc(news & lanes_before())] = target;
-    }
+    const uint32_t own_place = __popc(news & lanes_before());
+    if (is_new) candidates[own_place] = target;
+    if (!kClaimsLate && is_new) compared = target;
     __syncwarp();
     if (!kIsCluster && count == 0) return;
-    distance_count += count;
-    const uint32_t distance = compare(count);
-    const uint32_t found = codes.place() < count ? candidates[codes.place()] : kNoRow;
+    uint32_t lost = 0;  // places of candidates that another warp compares as well, and offers
+    const uint32_t distance = compare(count, [&] {
+      if (!kClaimsLate) return;
+      const bool is_first = is_new && claim_row(target);
+      if (is_first) compared = target;
+      lost = __reduce_or_sync(kAllLanes, is_new && !is_first ? 1u << own_place : 0);
+    });
+    distance_count += count - __popc(lost);
+    const bool offers = codes.place() < count && (lost >> codes.place() & 1) == 0;
+    const uint32_t found = offers ? candidates[codes.place()] : kNoRow;
     __syncwarp();  // all have read the candidates before they change
     offer({distance, found}, distance < limit && found != kNoRow);
   }
 
   /// The distances of the candidates of this warp: that of candidates[codes.place()], where those are so many. The
   /// blocks of a cluster take every kCluster-th one each.
-  __device__ uint32_t compare(uint32_t count) {
-    if constexpr (!kIsCluster) return codes.compare(args.codes, candidates, count, [] {});
+  template <class Meanwhile>
+  __device__ uint32_t compare(uint32_t count, const Meanwhile& meanwhile) {
+    if constexpr (!kIsCluster) return codes.compare(args.codes, candidates, count, meanwhile);
     if (lane_number() == 0) shared.counts[warp] = count;
     cluster::sync();
     compare_share(shared);
@@ -541,7 +600,8 @@ struct BlockWalk {
     const uint32_t place = warp * kCluster + cluster::rank();
     if (place >= args.kept) return;
     const uint32_t row = row_of_key(first.best[first.last_turn][place]);
-    const Key key = exact_key(args.whole.rerank, args.whole.element, stored_query(), {row, row, row, row});
+    const Key key =
+        exact_key(whole(args, shared).rerank, args.whole.element, stored_query(), {row, row, row, row});
     if (lane_number() == 0) first.offered[place] = key;
   }
 
@@ -573,11 +633,13 @@ struct BlockWalk {
   /// alone: the lists take their turns then, and the offered keys are cut to the answers in between.
   __device__ void merge() {
     uint32_t count = shared.offered_count[turn];
-    if constexpr (kWarps == 16) count = thin_out(count);
+    if constexpr (kIsAlone) count = thin_out(count);
     if constexpr (kPolicy.leaves_out) {
       merge_lists<true, false>(count);
       __syncthreads();
       merge_lists<false, true>(drop_removed(count));
+    } else if constexpr (kIsAlone) {
+      merge_in_parts(count);
     } else {
       merge_lists<true, true>(count);
     }
@@ -656,6 +718,42 @@ struct BlockWalk {
     }
   }
 
+  /// The same by more threads than there are keys: two of a warp share a key of the lists, and four an offered one.
+  /// Each counts a part of the offered keys before it, and two of the four then look for its places in the lists.
+  __device__ void merge_in_parts(uint32_t count) {
+    static_assert(!kSortsFirst && !kPolicy.leaves_out);
+    constexpr uint32_t kOfListed = 2;
+    constexpr uint32_t kOfOffered = 4;
+    constexpr uint32_t kListThreads = kOfListed * (kQueue + kBest);
+    static_assert(kListThreads % kWarp == 0 && kListThreads < kThreads);
+    const uint32_t queued = kQueue - parents;
+    if (threadIdx.x < kListThreads) {
+      const uint32_t i = threadIdx.x / kOfListed;
+      const bool in_queue = i < kQueue;
+      const uint32_t place = in_queue ? i : i - kQueue;
+      uint64_t key = RowKey::kNone;
+      if (in_queue && place < queued) key = shared.queue[turn][parents + place];
+      if (!in_queue) key = shared.best[turn][place];
+      const uint32_t next = place + count_offered_together<kOfListed>(shared.offered, count, key);
+      uint64_t* list = in_queue ? shared.queue[turn ^ 1] : shared.best[turn ^ 1];
+      if (threadIdx.x % kOfListed == 0 && next < (in_queue ? kQueue : kBest)) list[next] = key;
+      return;
+    }
+    const uint32_t thread = threadIdx.x - kListThreads;
+    const bool to_queue = thread % kOfOffered == 0;
+    for (uint32_t first = 0; first < count; first += (kThreads - kListThreads) / kOfOffered) {
+      const uint32_t i = first + thread / kOfOffered;
+      const uint64_t key = i < count ? shared.offered[i] : RowKey::kNone;
+      const uint32_t before = count_offered_together<kOfOffered>(shared.offered, count, key);
+      if (i >= count || thread % kOfOffered >= 2) continue;
+      const uint64_t* list = to_queue ? shared.queue[turn] + parents : shared.best[turn];
+      const uint32_t next =
+          before + count_before<std::max(kQueue, kBest)>(list, to_queue ? queued : kBest, key);
+      uint64_t* merged = to_queue ? shared.queue[turn ^ 1] : shared.best[turn ^ 1];
+      if (next < (to_queue ? kQueue : kBest)) merged[next] = key;
+    }
+  }
+
   /// Leaves the offered keys that are answers, in any order; how many. Ends with a barrier.
   __device__ uint32_t drop_removed(uint32_t count) {
     const uint64_t key =
@@ -689,6 +787,31 @@ struct BlockWalk {
     return before;
   }
 
+  /// The same, counted by kParts lanes that stand beside each other and have the same key. Four pairs are read at
+  /// once, those behind the last too: above, each pair waits for the one before it, 65 cycles. Blocks of which several
+  /// run on a multiprocessor have no registers for that (1,000 queries took 1.1 of the time), and others to fill the wait.
+  template <uint32_t kParts>
+  static __device__ uint32_t count_offered_together(const uint64_t* offered, uint32_t count, uint64_t key) {
+    constexpr uint32_t kPairs = 4;
+    static_assert(kThreads % (2 * kPairs * kParts) == 0);
+    uint32_t before = 0;
+    for (uint32_t first = threadIdx.x % kParts * 2; first < count; first += 2 * kPairs * kParts) {
+      ulonglong2 pairs[kPairs];
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i)
+        pairs[i] = *reinterpret_cast<const ulonglong2*>(offered + first + 2 * kParts * i);
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i) {
+        const uint32_t place = first + 2 * kParts * i;
+        before +=
+            (place < count && pairs[i].x < key ? 1 : 0) + (place + 1 < count && pairs[i].y < key ? 1 : 0);
+      }
+    }
+#pragma unroll
+    for (uint32_t other = 1; other < kParts; other *= 2) before += __shfl_xor_sync(kAllLanes, before, other);
+    return before;
+  }
+
   __device__ void sort_offered(uint32_t count) {
     if (threadIdx.x < count) {
       const uint64_t key = shared.offered[threadIdx.x];
@@ -698,6 +821,8 @@ struct BlockWalk {
   }
 
   __device__ void report() {
+    constexpr uint32_t kWideRow = 1024;  // bytes, from which on rows are worth a request of their own
+    if (makes_code() && args.whole.rerank.row_stride >= kWideRow) prefetch_kept();
     if (lane_number() == 0) atomicAdd(&shared.distances, distance_count);
     if constexpr (kIsCluster) {
       if (threadIdx.x == 0) {
@@ -729,7 +854,7 @@ struct BlockWalk {
 
   template <class Found>
   __device__ void write_answer(const Found& found) const {
-    write_answer_by_block(args.whole.answers, found, query, shared.usable != 0);
+    write_answer_by_block(whole(args, shared).answers, found, query, shared.usable != 0);
   }
 
   __device__ void answer() const {
@@ -748,21 +873,27 @@ struct BlockWalk {
   /// Compares the rows that are kept with the query as it is, and writes the nearest of them.
   __device__ void answer_exactly() {
     static_assert(kBest > kWholeKeptMax || kBest <= kThreads);
-    constexpr uint32_t kWideRow = 1024;  // bytes, from which on rows are worth a request of their own
-    if (kWarps != 16 && args.whole.rerank.row_stride >= kWideRow) prefetch_kept();
     if constexpr (!kIsCluster) {
       for (uint32_t first = warp * kRerankRows; first < args.kept; first += kWarps * kRerankRows) {
         const uint4 rows = {kept_row(first), kept_row(first + 1), kept_row(first + 2), kept_row(first + 3)};
-        const Key key = exact_key(args.whole.rerank, args.whole.element, stored_query(), rows);
+        const Key key = exact_key(whole(args, shared).rerank, args.whole.element, stored_query(), rows);
         if (lane_number() < kRerankRows && first + lane_number() < args.kept)
           shared.offered[first + lane_number()] = key;
       }
     }
     __syncthreads();
-    const Key own = threadIdx.x < args.kept ? shared.offered[threadIdx.x] : kNoKey;
-    const uint32_t found = __syncthreads_count(own != kNoKey);
+    constexpr uint32_t kParts = kIsAlone ? kThreads / kBest / 2 : 1;  // threads that count for a key
+    const uint32_t place = threadIdx.x / kParts;
+    const Key own = place < args.kept ? shared.offered[place] : kNoKey;
+    const bool is_first = threadIdx.x % kParts == 0;
+    const uint32_t found = __syncthreads_count(own != kNoKey && is_first);
     Key* sorted = shared.best[turn ^ 1];
-    if (own != kNoKey) sorted[count_offered(shared.offered, args.kept, own)] = own;
+    uint32_t before = 0;
+    if constexpr (kIsAlone)
+      before = count_offered_together<kParts>(shared.offered, args.kept, own);
+    else if (own != kNoKey)
+      before = count_offered(shared.offered, args.kept, own);
+    if (own != kNoKey && is_first) sorted[before] = own;
     if (threadIdx.x < args.kept && threadIdx.x >= found) sorted[threadIdx.x] = kNoKey;
     __syncthreads();
     if (writes_answer()) return write_answer(FoundExactly{sorted});
@@ -808,6 +939,7 @@ template <class Walk>
 __global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
     walk_block(const __grid_constant__ WalkArgs args) {
   auto& shared = reinterpret_cast<typename Walk::Shared&>(*block_shared);
+  if (Walk::kIsAlone) Walk::fill(args, shared);
   if (args.whole.given.queries != nullptr) Walk::make_own_record(args, shared);
   Walk{args, shared}.run();
 }
@@ -817,6 +949,7 @@ __global__ void GANNET_IN_CLUSTERS __launch_bounds__(Walk::kThreads, Walk::kBloc
     walk_cluster(const __grid_constant__ WalkArgs args) {
   if (blockIdx.x % kClusterBlocks >= Walk::kCluster) return;
   auto& shared = reinterpret_cast<typename Walk::Shared&>(*block_shared);
+  if (Walk::kIsAlone) Walk::fill(args, shared);
   if (args.whole.given.queries != nullptr) Walk::make_own_record(args, shared);
   Walk{args, shared}.run();
 }
