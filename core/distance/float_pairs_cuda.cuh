@@ -88,15 +88,29 @@ __device__ float sum_float_pairs(const uint8_t* const (&rows)[kPairs], const Que
 #pragma unroll
       for (uint32_t i = 0; i < kPairs; ++i) add(i, read[r][i], query_values(i, column + r * kLanes));
   }
+  // The rest, which is less than so many columns; of one row at once too, of more by registers that are there.
+  constexpr uint32_t kRest = kPairs == 1 ? kReads : 1;
 #pragma unroll 1
-  for (; column < dim; column += kLanes) {
-    const bool both = column + 1 < dim;
+  for (; column < dim; column += kRest * kLanes) {
+    float2 read[kRest][kPairs];
 #pragma unroll
-    for (uint32_t i = 0; i < kPairs; ++i) {
-      float2 row = floats_at<kElement>(rows[i], column);
-      float2 query = query_values(i, column);
-      if (!both) row.y = query.y = 0;
-      add(i, row, query);
+    for (uint32_t r = 0; r < kRest; ++r)
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i)
+        if (r == 0 || column + r * kLanes < dim)
+          read[r][i] = floats_at<kElement>(rows[i], column + r * kLanes);
+#pragma unroll
+    for (uint32_t r = 0; r < kRest; ++r) {
+      const uint32_t at = column + r * kLanes;
+      if (r != 0 && at >= dim) break;
+      const bool both = at + 1 < dim;
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i) {
+        float2 row = read[r][i];
+        float2 query = query_values(i, at);
+        if (!both) row.y = query.y = 0;
+        add(i, row, query);
+      }
     }
   }
   __syncwarp();

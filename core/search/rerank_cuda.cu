@@ -84,7 +84,7 @@ struct Rerank {
     for (uint32_t i = 0; i < kRerankRows; ++i)
       numbers[i] = first + i < args.kept ? args.candidates[query * args.kept + first + i] : kNoRow;
     Key key = kNoKey;
-    if (numbers[0] != kNoRow) key = compare_exact(args, element, values, numbers);
+    if (numbers[0] != kNoRow) key = compare_exact<kRerankRows, 1>(args, element, values, numbers);
     if (lane_number() < kRerankRows) shared.keys[first + lane_number()] = key;
   }
 

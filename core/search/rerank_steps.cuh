@@ -1,4 +1,4 @@
-// Exact distances of rows as stored, by one warp, four rows at a time, all lanes on the same columns.
+// Exact distances of rows as stored, by one warp, four rows at a time or one, all lanes on the same columns.
 //
 // Equal bits: floats are summed in the CPU's lanes (distance/float_pairs_cuda.cuh), and integers are exact in any
 // order.
@@ -13,10 +13,9 @@ namespace gannet::cuda {
 
 constexpr uint32_t kRerankRows = 4;  // that a warp compares at once
 
-template <int32_t kElement, bool kDot>
+/// `kReads` parts of 64 columns of each row of floats are under way at once.
+template <int32_t kElement, bool kDot, uint32_t kRows, uint32_t kReads>
 struct ExactRows {
-  static constexpr uint32_t kRows = kRerankRows;
-
   const RerankArgs& args;
   const uint8_t* values;  // [query_stride] of the query, as RerankArgs has them
 
@@ -62,7 +61,7 @@ struct ExactRows {
 
   __device__ float sum_floats(const uint8_t* const (&rows)[kRows]) const {
     const auto query = [&](uint32_t, uint32_t column) { return floats_at<ANN_F32>(values, column); };
-    return sum_float_pairs<kElement, kDot>(rows, query, args.dim);
+    return sum_float_pairs<kElement, kDot, kReads>(rows, query, args.dim);
   }
 
   __device__ float distance(float sum, uint32_t number) const {
@@ -79,31 +78,38 @@ struct ExactRows {
 };
 
 /// ExactRows::compare for rows of any element: all warps of a launch go the same way.
-__device__ inline Key compare_exact(const RerankArgs& args, int32_t element, const uint8_t* values,
-                                    const uint32_t (&numbers)[kRerankRows]) {
+template <uint32_t kRows, uint32_t kReads>
+__device__ Key compare_exact(const RerankArgs& args, int32_t element, const uint8_t* values,
+                             const uint32_t (&numbers)[kRows]) {
   const bool dot = args.metric != ANN_METRIC_L2;
   switch (element) {
     case ANN_F32:
-      return dot ? ExactRows<ANN_F32, true>{args, values}.compare(numbers)
-                 : ExactRows<ANN_F32, false>{args, values}.compare(numbers);
+      return dot ? ExactRows<ANN_F32, true, kRows, kReads>{args, values}.compare(numbers)
+                 : ExactRows<ANN_F32, false, kRows, kReads>{args, values}.compare(numbers);
     case ANN_F16:
-      return dot ? ExactRows<ANN_F16, true>{args, values}.compare(numbers)
-                 : ExactRows<ANN_F16, false>{args, values}.compare(numbers);
+      return dot ? ExactRows<ANN_F16, true, kRows, kReads>{args, values}.compare(numbers)
+                 : ExactRows<ANN_F16, false, kRows, kReads>{args, values}.compare(numbers);
     case ANN_BF16:
-      return dot ? ExactRows<ANN_BF16, true>{args, values}.compare(numbers)
-                 : ExactRows<ANN_BF16, false>{args, values}.compare(numbers);
+      return dot ? ExactRows<ANN_BF16, true, kRows, kReads>{args, values}.compare(numbers)
+                 : ExactRows<ANN_BF16, false, kRows, kReads>{args, values}.compare(numbers);
     // Of integers the L2 of codes is that of the rows: only products come here.
     case ANN_I8:
-      return ExactRows<ANN_I8, true>{args, values}.compare(numbers);
+      return ExactRows<ANN_I8, true, kRows, kReads>{args, values}.compare(numbers);
     default:
-      return ExactRows<ANN_U8, true>{args, values}.compare(numbers);
+      return ExactRows<ANN_U8, true, kRows, kReads>{args, values}.compare(numbers);
   }
 }
 
 /// The same apart from its callers, whose registers it is not to take.
 __device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t element, const uint8_t* values,
                                              uint4 rows) {
-  return compare_exact(args, element, values, {rows.x, rows.y, rows.z, rows.w});
+  return compare_exact<kRerankRows, 1>(args, element, values, {rows.x, rows.y, rows.z, rows.w});
+}
+
+/// The key of one row, in the first lane, where warps have no more to compare: eight parts of it come at once.
+__device__ __noinline__ inline Key exact_key_of_one(const RerankArgs& args, int32_t element,
+                                                    const uint8_t* values, uint32_t row) {
+  return compare_exact<1, 8>(args, element, values, {row});
 }
 
 }  // namespace gannet::cuda

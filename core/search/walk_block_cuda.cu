@@ -63,13 +63,15 @@
 // on comparisons: of GIST's 960 columns a half. Then the blocks of a cluster share these. The first one walks as if
 // it were alone; when its warps know what to compare, each block compares every fourth candidate of its warp of the
 // same number, and writes the distance into the first block's memory. Pivots and rows that are compared as stored are
-// shared likewise. That takes two barriers of the cluster a round; answers and counts are the same. 1 to 24 queries, as
-// parts of the time of one block: GIST .81 to .86 on one NVIDIA H100 and .78 to .82 on one H200, texts of 384 columns
-// .98 to 1.01 and .94 to .95. Rejected: rows of 128 to 192 bytes too (1.02 to 1.15, by product to 1.25), or of 256 and
-// 320 (.97 to 1.06); 8 blocks (the
-// same for one query, 1.03 to 1.48 for 16, as clusters of more blocks do not all run at once); messages between warps,
-// with a number beside each row and distance, instead of barriers (GIST .78 instead of .82, texts .93 instead of .94,
-// but racecheck takes the polls for races, and the code is harder to trust).
+// shared likewise. That takes two barriers of the cluster a round; answers and counts are the same. A share of a warp
+// is eight rows, one for each of its teams, which ask for four pieces of a row at once, and of a row as stored a warp
+// asks for eight: one piece after the other, each a trip to memory, took GIST 6,800 cycles a round and its one query 60
+// us instead of 50 (texts of 384 columns 59 instead of 46; one NVIDIA H200). Clusters take .81 to .86 (GIST, one NVIDIA
+// H100, before that) of the time of one block; of rows of 256 bytes .96, by product .88, 320 bytes .90 to .93, and for
+// 20 queries .84 to .97. Rejected: rows of 128 and 192 bytes too (the latter .99 to 1.03); 8 blocks (the same for one
+// query, 1.03 to 1.48 for 16, as clusters of more blocks do not all run at once); messages between warps, with a number
+// beside each row and distance, instead of barriers (GIST .78 instead of .82, texts .93 instead of .94, but racecheck
+// takes the polls for races, and the code is harder to trust).
 //
 // Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, 64 edges, recall 0.95, one query after
 // the other, us from host to host): 4 warps 44, 8 warps 33, 12 warps 31.5, 16 warps 31.8; at recall 0.99
@@ -175,7 +177,7 @@ constexpr Policy leaving_out(Policy policy) {
 }
 
 constexpr uint32_t kClusterBlocks = 4;
-constexpr uint32_t kClusterStride = 384;  // bytes of a code, from which on clusters pay
+constexpr uint32_t kClusterStride = 256;  // bytes of a code, from which on clusters pay
 
 constexpr Policy in_cluster(Policy policy) {
   policy.cluster = kClusterBlocks;
@@ -468,16 +470,17 @@ struct BlockWalk {
   /// The distance of the pivot pivot(round, codes.place()). Blocks of a cluster answer the next round after all of the
   /// first block's have read this one's.
   __device__ uint32_t compare_pivots_of(uint32_t round) {
-    if constexpr (!kIsCluster) {
+    if constexpr (kIsCluster) {
+      if (round > 0) cluster::sync();
+      compare_pivots(round);
+      cluster::sync();
+      return shared.answers[warp][codes.place()];
+    } else {
       __syncwarp();
       candidates[lane_number()] = pivot(round, lane_number());
       __syncwarp();
       return codes.compare(args.pivot_codes, candidates, kWarp, [] {});
     }
-    if (round > 0) cluster::sync();
-    compare_pivots(round);
-    cluster::sync();
-    return shared.answers[warp][codes.place()];
   }
 
   __device__ bool has_many_pivots() const { return args.pivot_count > kPivots; }
@@ -544,12 +547,15 @@ struct BlockWalk {
   /// blocks of a cluster take every kCluster-th one each.
   template <class Meanwhile>
   __device__ uint32_t compare(uint32_t count, const Meanwhile& meanwhile) {
-    if constexpr (!kIsCluster) return codes.compare(args.codes, candidates, count, meanwhile);
-    if (lane_number() == 0) shared.counts[warp] = count;
-    cluster::sync();
-    compare_share(shared);
-    cluster::sync();
-    return codes.place() < count ? shared.answers[warp][codes.place()] : kFarthest;
+    if constexpr (kIsCluster) {
+      if (lane_number() == 0) shared.counts[warp] = count;
+      cluster::sync();
+      compare_share(shared);
+      cluster::sync();
+      return codes.place() < count ? shared.answers[warp][codes.place()] : kFarthest;
+    } else {
+      return codes.compare(args.codes, candidates, count, meanwhile);
+    }
   }
 
   /// The other blocks of a cluster compare rows for the first one until its walk is over, each warp for the one of
@@ -590,7 +596,8 @@ struct BlockWalk {
   __device__ void answer_share(Shared& first, const uint8_t* rows, uint32_t count) {
     if (count == 0) return;
     __syncwarp();
-    const uint32_t distance = codes.compare(rows, shared.share[warp], count, [] {});
+    static_assert(kShare <= decltype(codes)::kTeams);
+    const uint32_t distance = codes.compare_few(rows, shared.share[warp], count);
     if (codes.place() < count) first.answers[warp][cluster::rank() + codes.place() * kCluster] = distance;
   }
 
@@ -600,8 +607,7 @@ struct BlockWalk {
     const uint32_t place = warp * kCluster + cluster::rank();
     if (place >= args.kept) return;
     const uint32_t row = row_of_key(first.best[first.last_turn][place]);
-    const Key key =
-        exact_key(whole(args, shared).rerank, args.whole.element, stored_query(), {row, row, row, row});
+    const Key key = exact_key_of_one(whole(args, shared).rerank, args.whole.element, stored_query(), row);
     if (lane_number() == 0) first.offered[place] = key;
   }
 
@@ -822,7 +828,8 @@ struct BlockWalk {
 
   __device__ void report() {
     constexpr uint32_t kWideRow = 1024;  // bytes, from which on rows are worth a request of their own
-    if (makes_code() && args.whole.rerank.row_stride >= kWideRow) prefetch_kept();
+    const bool wide = !kIsCluster && args.whole.rerank.row_stride >= kWideRow;
+    if (wide && makes_code()) prefetch_kept();
     if (lane_number() == 0) atomicAdd(&shared.distances, distance_count);
     if constexpr (kIsCluster) {
       if (threadIdx.x == 0) {

@@ -67,6 +67,33 @@ struct ScaledComparison : RowTeams<2> {
     return distance(codes + uint64_t{rows[place()]} * stride, static_cast<int32_t>(sum - bias));
   }
 
+  /// As RowComparison::compare_few.
+  __device__ uint32_t compare_few(const uint8_t* codes, const uint32_t* rows, uint32_t count) const {
+    uint32_t sum = 0;
+    const bool has_row = team() < count;
+    const uint8_t* row = codes + uint64_t{rows[has_row ? team() : 0]} * stride;
+    const auto reach = [&](uint32_t at, uint32_t load) { return has_row && at + load * kLoadBytes < stride; };
+    for (uint32_t byte = 0; byte < stride; byte += kRounds * kPiece) {
+      uint4 values[kRounds][kLoads];
+      read_row(row, byte, reach, values);
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+#pragma unroll
+        for (uint32_t load = 0; load < kLoads; ++load) {
+          const uint32_t at = byte + round * kPiece;
+          if (!reach(at, load)) continue;
+          const uint8_t* part = query + kHeadBytes + at + load * kLoadBytes + member() * sizeof(uint4);
+          const uint4 high = read(reinterpret_cast<const uint4*>(part));
+          const uint4 low = read(reinterpret_cast<const uint4*>(part + stride));
+          sum += 256 * products(values[round][load], high) + products(values[round][load], low);
+        }
+      }
+    }
+    sum = sum_of_team(sum);
+    if (place() >= count) return kFarthest;
+    return distance(codes + uint64_t{rows[place()]} * stride, static_cast<int32_t>(sum - bias));
+  }
+
  private:
   /// Of the query.
   template <class T>

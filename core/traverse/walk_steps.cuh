@@ -112,6 +112,22 @@ struct RowTeams {
     }
   }
 
+  /// Asks for kRounds pieces of this team's row, from `byte` on.
+  template <class Reaches>
+  static __device__ void read_row(const uint8_t* row, uint32_t byte, const Reaches& reaches,
+                                  uint4 (&values)[kRounds][kLoads]) {
+#pragma unroll
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const uint32_t at = byte + round * kPiece;
+#pragma unroll
+      for (uint32_t load = 0; load < kLoads; ++load) {
+        if (!reaches(at, load)) continue;
+        const uint8_t* source = row + at + load * kLoadBytes + member() * sizeof(uint4);
+        values[round][load] = __ldg(reinterpret_cast<const uint4*>(source));
+      }
+    }
+  }
+
   /// Asks the second cache for the lines of this team's rows behind their first piece, each lane for every fourth.
   static __device__ void prefetch_rows(const uint8_t* codes, uint32_t stride, const uint32_t* rows,
                                        uint32_t count) {
@@ -124,6 +140,13 @@ struct RowTeams {
       for (uint32_t byte = kPiece + member() * kLine; byte < stride; byte += kTeam * kLine)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(row + byte));
     }
+  }
+
+  /// From this lane's part of the sum of its team's row to the whole, as turn() adds it.
+  template <class Sum>
+  static __device__ Sum sum_of_team(Sum sum) {
+    sum += __shfl_xor_sync(kAllLanes, sum, 2);
+    return sum + __shfl_xor_sync(kAllLanes, sum, 1);
   }
 
   /// From this lane's parts of the sums of its team's rows to the sum of row place().
@@ -200,7 +223,36 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
       for (uint32_t byte = kPiece; byte < stride(); byte += kPiece)
         add_piece(codes, rows, byte, count, sums, [] {});
     }
-    const Sum sum = Teams::turn(sums);
+    return distance_at(Teams::turn(sums), count);
+  }
+
+  /// As compare(), bit for bit, of no more rows than there are teams: pieces of a row come together, where compare()
+  /// asks for one of four rows, and waits for memory once for each piece.
+  __device__ uint32_t compare_few(const uint8_t* codes, const uint32_t* rows, uint32_t count) const {
+    static_assert(kCode.row_bytes == 0);
+    Sum sum = 0;
+    const bool has_row = team() < count;
+    const uint8_t* row = codes + uint64_t{rows[has_row ? team() : 0]} * stride();
+    const auto reach = [&](uint32_t at, uint32_t load) {
+      return has_row && at < stride() && reaches(at, load);
+    };
+    for (uint32_t byte = 0; byte < stride(); byte += kRounds * kPiece) {
+      uint4 values[kRounds][kLoads];
+      Teams::read_row(row, byte, reach, values);
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+        const uint32_t at = byte + round * kPiece;
+#pragma unroll
+        for (uint32_t load = 0; load < kLoads; ++load)
+          if (reach(at, load)) sum = add_part(values[round][load], at + load * kLoadBytes, sum);
+      }
+    }
+    return distance_at(Teams::sum_of_team(sum), count);
+  }
+
+ private:
+  /// Of the row of place(), of which there may be none.
+  __device__ uint32_t distance_at(Sum sum, uint32_t count) const {
     if (place() >= count) return kFarthest;
     if constexpr (kIsFloat)
       return __float_as_uint(sum);  // bits of floats >= 0 keep their order
@@ -208,7 +260,22 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
       return sum + query_square;
   }
 
- private:
+  /// Adds this lane's part of a row, which starts `at` bytes into the team's.
+  __device__ Sum add_part(const uint4& row, uint32_t at, Sum sum) const {
+    const uint32_t own = at + member() * sizeof(uint4);
+    if constexpr (kIsHalf)
+      return add_half_part(row, read(query + 2 * own), read(query + 2 * own + sizeof(uint4)), sum);
+    else
+      return add(row, read(query + own), sum);
+  }
+
+  static __device__ float add_half_part(const uint4& row, const uint4& low, const uint4& high, float sum) {
+    sum = add_pair(row.x, low.x, low.y, sum);
+    sum = add_pair(row.y, low.z, low.w, sum);
+    sum = add_pair(row.z, high.x, high.y, sum);
+    return add_pair(row.w, high.z, high.w, sum);
+  }
+
   static __device__ uint4 read(const uint8_t* part_of_query) {
     const uint4* words = reinterpret_cast<const uint4*>(part_of_query);
     return kCode.in_shared ? *words : __ldg(words);
@@ -260,11 +327,7 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
 #pragma unroll
       for (uint32_t round = 0; round < kRounds; ++round) {
         if (round * kTeams + team() >= count) continue;
-        const uint4& row = values[round][load];
-        float sum = add_pair(row.x, low.x, low.y, sums[round]);
-        sum = add_pair(row.y, low.z, low.w, sum);
-        sum = add_pair(row.z, high.x, high.y, sum);
-        sums[round] = add_pair(row.w, high.z, high.w, sum);
+        sums[round] = add_half_part(values[round][load], low, high, sums[round]);
       }
     }
   }

@@ -781,7 +781,7 @@ void claim_clusters() {
                              {ANN_F32, ANN_METRIC_L2, Values::kTight, false},
                              {ANN_F16, ANN_METRIC_COSINE, Values::kClusters, false},
                              {ANN_F32, ANN_METRIC_INNER_PRODUCT, Values::kClusters, false}};
-  std::vector<uint32_t> dims = {384, 500, 960, 2100};
+  std::vector<uint32_t> dims = {257, 384, 500, 960, 2100};
   if (quick) dims = {400};
   for (const uint32_t dim : dims) {
     for (const Kind& kind : kKinds) {
