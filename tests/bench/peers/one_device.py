@@ -2,7 +2,7 @@
 """One GPU at equal recall: Gannet beside cuVS, in one process and interleaved.
 
     one_device.py ROWS QUERIES [--metric l2|ip|cosine] [--rows-max N] [--batches 10000,1000,1] [--k 10,100]
-                  [--rounds N]
+                  [--rounds N] [--alone]
 
 Rows are given as floats of 32 bits in host memory, queries and results lie in the device's memory. Gannet is asked by
 recall, as its users do; cuVS gets CAGRA's graphs by NN-descent and by IVF-PQ with a memory pool, each with every one of
@@ -10,7 +10,8 @@ its efforts, and brute force. Every round measures each effort of each once, by 
 are there; of one query at a time the median over fifty. In a round the time at a wanted recall lies between those of the
 two efforts beside it (by the logarithm of the share missed), and cuVS has that of its fastest graph. Printed are medians
 over rounds. The true neighbours are those of cuVS' brute force; an answer counts as found if it is no farther than the
-k-th. Fewer queries than a batch are repeated. Builds are timed from rows in host memory, the better of two.
+k-th. Fewer queries than a batch are repeated. Builds are timed from rows in host memory, the better of two. --alone is
+Gannet without cuVS, which need not be there; the true neighbours are then those of its exact search.
 """
 
 import argparse
@@ -24,7 +25,6 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cupy  # noqa: E402
 
-import cuvs_peer  # noqa: E402
 from measure import read_vectors, time_at  # noqa: E402
 
 WANTED = (0.9, 0.95, 0.99, 0.999)
@@ -53,6 +53,9 @@ class Gannet:
         ids = self.index.search(queries, k=k, recall=self.recall).ids
         cupy.cuda.get_current_stream().synchronize()
         return ids
+
+    def exact_placed(self, queries, k):
+        return self.index.exact(queries, k=k).ids
 
 
 class Cuvs:
@@ -170,9 +173,12 @@ def report(peers, times, batch, k, rounds):
             row.append(None if None in spent else statistics.median(spent))
         said = ["not reached" if s is None else f"{s * 1e6:.1f} us" if batch == 1 else f"{batch / s / 1e6:.3f} M/s"
                 for s in row]
-        ratio = "" if None in row[:2] else f", {row[1] / row[0]:.2f} times as fast as CAGRA"
-        print(f"  batch {batch}, k {k}, at {wanted}: gannet {said[0]}, cuVS CAGRA {said[1]}, brute force {said[2]}"
-              f"{ratio}", flush=True)
+        line = f"  batch {batch}, k {k}, at {wanted}: gannet {said[0]}"
+        if len(peers) > 1:
+            line += f", cuVS CAGRA {said[1]}, brute force {said[2]}"
+        if len(peers) > 1 and None not in row[:2]:
+            line += f", {row[1] / row[0]:.2f} times as fast as CAGRA"
+        print(line, flush=True)
 
 
 def numbers(text):
@@ -188,6 +194,7 @@ def main():
     parser.add_argument("--batches", type=numbers, default=[10_000, 1_000, 1])
     parser.add_argument("--k", type=numbers, default=[10, 100])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
     rows = np.ascontiguousarray(read_vectors(options.rows, options.rows_max).astype(np.float32))
     given = read_vectors(options.queries).astype(np.float32)
@@ -196,15 +203,20 @@ def main():
         given /= np.maximum(np.linalg.norm(given, axis=1, keepdims=True), 1e-30)
     most = max(options.batches)
     queries = cupy.asarray(np.ascontiguousarray(np.tile(given, (-(-most // len(given)), 1))[:most]))
-    peers = [Gannet(options.metric),
-             *(Cuvs(cuvs_peer.Cagra(options.metric, algorithm, degree))
-               for algorithm, degree in (("nn_descent", 32), ("nn_descent", 64), ("ivf_pq", 64))),
-             BruteForce(cuvs_peer.BruteForce(options.metric))]
+    peers = [Gannet(options.metric)]
+    beside = "alone"
+    if not options.alone:
+        import cuvs_peer
+        beside = f"cuVS {cuvs_peer.VERSION}"
+        peers += [*(Cuvs(cuvs_peer.Cagra(options.metric, algorithm, degree))
+                    for algorithm, degree in (("nn_descent", 32), ("nn_descent", 64), ("ivf_pq", 64))),
+                  BruteForce(cuvs_peer.BruteForce(options.metric))]
     print(f"{options.rows}: {len(rows)} rows, {rows.shape[1]} columns, {options.metric}; {len(given)} queries; "
-          f"cuVS {cuvs_peer.VERSION}", flush=True)
+          f"{beside}", flush=True)
     built(peers, rows)
     on_device = cupy.asarray(rows)
-    truth = peers[-1].search_placed(queries, max(options.k)).astype(np.int64)
+    exact = peers[0].exact_placed if options.alone else peers[-1].search_placed
+    truth = exact(queries, max(options.k)).astype(np.int64)
     for k in options.k:
         for batch in options.batches:
             if k > 10 and batch != most:
