@@ -88,7 +88,7 @@ __device__ float sum_float_pairs(const uint8_t* const (&rows)[kPairs], const Que
 #pragma unroll
       for (uint32_t i = 0; i < kPairs; ++i) add(i, read[r][i], query_values(i, column + r * kLanes));
   }
-  // The rest, which is less than so many columns; of one row at once too, of more by registers that are there.
+  // The rest, fewer columns than that: of one pair all at once too, of several 64 at a time, for want of registers.
   constexpr uint32_t kRest = kPairs == 1 ? kReads : 1;
 #pragma unroll 1
   for (; column < dim; column += kRest * kLanes) {

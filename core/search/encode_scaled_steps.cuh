@@ -2,8 +2,8 @@
 // warps: the code that ScaledCodes::encode_query makes on the CPU, bit for bit (dataset/scaled_codes.h has the
 // layout).
 //
-// The warps share the cells, a product each for the table, summed in the CPU's lanes; then all threads find the
-// largest value and write both digits of each column.
+// All threads find the largest value; the warps share the cells, a product each for the table, summed in the CPU's
+// lanes; then all threads write both digits of each column.
 #pragma once
 
 #include "ann.h"
@@ -31,7 +31,7 @@ struct EncodeScaled {
 
   __device__ void run() const {
     const float most = largest();
-    fill_table();  // behind it, when the columns of the centre are in the first cache
+    fill_table();  // behind it, when the first cache has the centre of wide codes
     const bool sound = most > 1e-33f && most < INFINITY;
     const float range = static_cast<float>(args.most);
     const uint32_t sum = write_digits(sound ? __fdiv_rn(range, most) : 0.0f, range);

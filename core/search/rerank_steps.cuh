@@ -11,7 +11,7 @@
 
 namespace gannet::cuda {
 
-constexpr uint32_t kRerankRows = 4;  // that a warp compares at once
+constexpr uint32_t kRerankRows = 4;  // that a warp compares at once, where it has so many
 
 /// `kReads` parts of 64 columns of each row of floats are under way at once.
 template <int32_t kElement, bool kDot, uint32_t kRows, uint32_t kReads>
@@ -106,7 +106,7 @@ __device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t ele
   return compare_exact<kRerankRows, 1>(args, element, values, {rows.x, rows.y, rows.z, rows.w});
 }
 
-/// The key of one row, in the first lane, where warps have no more to compare: eight parts of it come at once.
+/// The key of one row, in the first lane, where warps have no more to compare: of floats eight parts come at once.
 __device__ __noinline__ inline Key exact_key_of_one(const RerankArgs& args, int32_t element,
                                                     const uint8_t* values, uint32_t row) {
   return compare_exact<1, 8>(args, element, values, {row});

@@ -46,17 +46,20 @@
 // Thinning out the offered rows by a histogram of distances gained nothing. A search without branches in a few
 // sorted rows cost the walks for 1,000 answers 23 %.
 //
-// Cycles of one query with 16 warps at recall .95, k = 10, on one NVIDIA H200; in brackets before a look at them:
+// Cycles of one query with 16 warps at recall .95, k = 10, on one NVIDIA H200; in brackets those of the kernel before a
+// look at them, where they were more:
 //                                                 shells 500,000 x 24    words 150,000 x 100    counts 60,000 x 256
 //   lists and filter; record and code of the query      4,700 (5,800)          4,800 (5,700)         7,700 (8,300)
 //   pivots, merged                                      4,700 (5,000)          5,000 (4,900)         9,400 (11,500)
-//   the first round: expand, merge                3,400, 3,100 (4,900)   3,200, 3,200 (5,500)  9,200, 3,100 (5,300)
-//   all other rounds (8, 3, 6)        34,000, 11,000 (42,500, 14,700)         12,000, 4,400       44,000, 12,000
+//   the first round: expand                             3,400                  3,200                  9,200
+//     merge                                             3,100 (4,900)          3,200 (5,500)          3,100 (5,300)
+//   8, 3 and 6 rounds more: expand                     34,000 (42,500)        12,000                 44,000
+//     merge                                            11,000 (14,700)         4,400                 12,000 (15,000)
 //   rows as stored, and the answer                      4,600 (5,600)          5,500 (6,700)         7,000 (7,400)
 //   all                                                67,000 (86,000)        39,000 (49,000)      94,000 (104,000)
 // A round asks memory twice, for edges and for codes, some 800 cycles each; wide rows come at 30 bytes a cycle.
-// Where the others in brackets went: rows that are kept were requested ahead in every round (1,000 cycles; requested at
-// the end they come as soon); claims (700); a loop in a few warps that read one pair of offered keys after the other;
+// What the brackets have more: rows that are kept were requested ahead in every round (1,000 cycles; at the end, where
+// they are wide, does as well); claims (700); a loop in a few warps that read one pair of offered keys after the other;
 // and steps that are functions of their own read their arguments by a pointer into the constant bank.
 //
 // CLUSTERS. One multiprocessor reads some 30 bytes a cycle, so that few queries of wide rows spend most of their time
@@ -64,9 +67,9 @@
 // it were alone; when its warps know what to compare, each block compares every fourth candidate of its warp of the
 // same number, and writes the distance into the first block's memory. Pivots and rows that are compared as stored are
 // shared likewise. That takes two barriers of the cluster a round; answers and counts are the same. A share of a warp
-// is eight rows, one for each of its teams, which ask for four pieces of a row at once, and of a row as stored a warp
-// asks for eight: one piece after the other, each a trip to memory, took GIST 6,800 cycles a round and its one query 60
-// us instead of 50 (texts of 384 columns 59 instead of 46; one NVIDIA H200). Clusters take .81 to .86 (GIST, one NVIDIA
+// is eight rows at most, one for each of its teams, which ask for four pieces of a row at once, and of floats as stored a
+// warp asks for eight: one piece after the other, each a trip to memory, took 6,800 cycles a round of GIST, and one query
+// 60 us instead of 50 (texts of 384 columns 59 instead of 46; one NVIDIA H200). Clusters take .81 to .86 (GIST, one NVIDIA
 // H100, before that) of the time of one block; of rows of 256 bytes .96, by product .88, 320 bytes .90 to .93, and for
 // 20 queries .84 to .97. Rejected: rows of 128 and 192 bytes too (the latter .99 to 1.03); 8 blocks (the same for one
 // query, 1.03 to 1.48 for 16, as clusters of more blocks do not all run at once); messages between warps, with a number
@@ -297,8 +300,8 @@ struct BlockWalk {
     if (threadIdx.x == 0) shared.usable = usable ? 1 : 0;
   }
 
-  /// Clears the lists and the filter, and brings what later steps read into shared memory: the record or the code of
-  /// the query, where one is given, and the arguments. Ends with a barrier.
+  /// Clears lists, filter, claims and counts, and brings the record or the code of the query into shared memory, where
+  /// one is given, and for a block that is alone the arguments. Ends with a barrier.
   static __device__ void fill(const WalkArgs& args, Shared& shared) {
     const bool is_given = args.whole.given.queries == nullptr;
     const uint8_t* record =
@@ -529,7 +532,7 @@ struct BlockWalk {
     if (!kClaimsLate && is_new) compared = target;
     __syncwarp();
     if (!kIsCluster && count == 0) return;
-    uint32_t lost = 0;  // places of candidates that another warp compares as well, and offers
+    uint32_t lost = 0;  // places of candidates that others compare as well, and offer
     const uint32_t distance = compare(count, [&] {
       if (!kClaimsLate) return;
       const bool is_first = is_new && claim_row(target);
@@ -634,7 +637,7 @@ struct BlockWalk {
   }
 
   /// Makes the lists of the next round, the parents of this one left out, and brings filter and table up
-  /// to date. Each thread has a key of one of the lists or of those offered, and moves it back by the
+  /// to date. A thread has a key of one of the lists or of those offered, or shares it, and moves it back by the
   /// number of keys before it in the others. Removed rows, whose keys have the flag, are merged into the queue
   /// alone: the lists take their turns then, and the offered keys are cut to the answers in between.
   __device__ void merge() {
@@ -724,8 +727,9 @@ struct BlockWalk {
     }
   }
 
-  /// The same by more threads than there are keys: two of a warp share a key of the lists, and four an offered one.
-  /// Each counts a part of the offered keys before it, and two of the four then look for its places in the lists.
+  /// The same where threads are more than keys, as a rule: two of a warp share a key of the lists, and four an offered
+  /// one, 80 of those at a time. Each counts a part of the offered keys before it, and two of the four then look for its
+  /// places in the lists.
   __device__ void merge_in_parts(uint32_t count) {
     static_assert(!kSortsFirst && !kPolicy.leaves_out);
     constexpr uint32_t kOfListed = 2;
@@ -889,7 +893,8 @@ struct BlockWalk {
       }
     }
     __syncthreads();
-    constexpr uint32_t kParts = kIsAlone ? kThreads / kBest / 2 : 1;  // threads that count for a key
+    constexpr uint32_t kParts = kIsAlone ? 8 : 1;  // threads that count for a key
+    static_assert(!kIsAlone || kBest * kParts <= kThreads);
     const uint32_t place = threadIdx.x / kParts;
     const Key own = place < args.kept ? shared.offered[place] : kNoKey;
     const bool is_first = threadIdx.x % kParts == 0;
@@ -909,8 +914,8 @@ struct BlockWalk {
 
   __device__ const uint8_t* stored_query() const { return shared.query + code_bytes(args); }
 
-  /// Asks the second cache for the best rows so far as they are stored: most of them are compared at the end, by warps that
-  /// would wait for memory every 128 columns.
+  /// Asks the second cache for the kept rows as they are stored, which warps compare that would wait for memory every 64
+  /// columns.
   __device__ void prefetch_kept() const {
     constexpr uint32_t kLine = 128;
     const RerankArgs& stored = args.whole.rerank;

@@ -182,9 +182,9 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
   static constexpr bool kIsFloat = kCode.kind != CodeKind::kUnsigned;
   static constexpr bool kIsHalf = kCode.kind == CodeKind::kHalf;
   static_assert(!kIsHalf || !kCode.query_in_registers);
-  // Blocks of few queries wait for one piece of wide rows after the other. One NVIDIA H100, one query, 100 and 1,000:
-  // gist .89 to .96 of the time, texts of 384 columns .95 to 1.00; halves of patches 1.02, and 10,000 queries, a warp
-  // each, which wait for bandwidth, 1.05 to 1.23, so that neither prefetches.
+  // Blocks of few queries wait for one piece of wide rows after the other, but in clusters (compare_few). One NVIDIA
+  // H100, one query, 100 and 1,000: gist .89 to .96 of the time, texts of 384 columns .95 to 1.00; halves of patches
+  // 1.02, and 10,000 queries, a warp each, which wait for bandwidth, 1.05 to 1.23, so that neither prefetches.
   static constexpr bool kPrefetches = kCode.row_bytes == 0 && kCode.in_shared && !kIsFloat;
   using Sum = std::conditional_t<kIsFloat, float, uint32_t>;
 
