@@ -124,6 +124,7 @@ struct Sample {
   bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
   bool has_heads;             // rows lie in islands or have copies
   bool finds_copies;          // most queries have copies among the rows that walks find
+  bool is_crowded;            // most queries are rows that were rounded to places beside each other
   const CopiesOf* kinds;      // [count] or null
   uint32_t count;
   uint32_t deep_count;
@@ -199,9 +200,8 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// miss at most kLeeway more than a sample that is lucky by three standard errors, four where few queries find all or
 /// none. Masked rows promise too little, except where rows form islands or have copies, or a query's answers are all
 /// found or none. Where few queries all reach it, so do all future ones except three or four in their number: of rows,
-/// where they find all or none, as each does the first alone. Rows that find their copies promise nothing.
-double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
-  if (sample.finds_copies) return 1;
+/// where they find all or none, as each does the first alone.
+double doubt_of_luck(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
   const bool few =
       recall.count < kGivenFew && (k <= kTogetherMost || (sample.are_given() && sample.has_heads));
   const bool together = sample.has_heads || of_several.is_all_or_none();
@@ -212,6 +212,13 @@ double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Re
   const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
   const double for_luck = errors_allowed(few && together && sample.is_fair) * error - kLeeway;
   return std::max(sample.is_fair ? 0.0 : recall.error, for_luck);
+}
+
+/// Rows that find their copies promise nothing, and crowded ones that queries miss twice as much
+/// (tune/row_queries.h).
+double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
+  if (sample.finds_copies) return 1;
+  return doubt_of_luck(sample, k, recall, of_several) + (sample.is_crowded ? 1 - recall.mean : 0);
 }
 
 /// The same of a walk that may start from groups of entry points (search/entry_groups.h): one that starts in the wrong
@@ -545,6 +552,7 @@ struct RowQueries {
   RowSet held_out;
   std::unique_ptr<BypassEdges> bypass;
   bool find_copies = false;
+  bool are_crowded = false;
 };
 
 bool may_hide(const Segment& segment) {
@@ -596,7 +604,9 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& 
   for (const uint32_t row : drawn.copies) row_queries.held_out.insert(row);
   shuffle(drawn, segment.seed, kSampleStream + 1, memory);
   // Before edges go past them: what lies near a row is the same in a graph of its own and in a copy.
-  row_queries.copied = copy_as_queries(dataset, segment.graph, drawn.rows, segment.seed, execution);
+  CopiedRows copied = copy_as_queries(dataset, segment.graph, drawn.rows, segment.seed, execution);
+  row_queries.are_crowded = copied.are_crowded;
+  row_queries.copied = std::move(copied.values);
   if (hides) {
     for (const uint32_t row : drawn.rows) row_queries.held_out.insert(row);
     row_queries.bypass =
@@ -879,6 +889,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
                 is_fair,
                 !segment.graph.heads.empty(),
                 row_queries.find_copies,
+                row_queries.are_crowded,
                 row_queries.kinds.empty() ? nullptr : row_queries.kinds.data(),
                 count,
                 std::min(count, most[KnobCurves::kCurves - 1]),

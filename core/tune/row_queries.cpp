@@ -1,6 +1,7 @@
 #include "tune/row_queries.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@ namespace {
 constexpr uint64_t kRoundingStream = 0x726f756e646564;  // "rounded"
 constexpr uint64_t kNearStream = 0x6e656172;            // "near"
 constexpr uint32_t kValuesOfWord = 4;
+constexpr uint32_t kFewRows = 16384;
 
 /// The distance from a value of f16 or bf16 to the next one.
 float unit_of(float value, int32_t element) {
@@ -60,6 +62,13 @@ class NearRows {
       if (at != row) count(at);
     }
     find_scale();
+  }
+
+  /// Whether near rows were found, not only equal ones.
+  bool found_any() const {
+    const auto found = [](uint32_t rows) { return rows != 0; };
+    return std::any_of(below_.begin(), below_.end(), found) ||
+           std::any_of(above_.begin(), above_.end(), found);
   }
 
   /// The row's value before it was rounded, for a number from 0 to 1.
@@ -157,23 +166,29 @@ void copy_unrounded(const NearRows& near, uint32_t dim, uint64_t seed, uint64_t 
 
 }  // namespace
 
-Array<uint8_t> copy_as_queries(const Dataset& dataset, const SearchGraph& graph, const Array<uint32_t>& rows,
-                               uint64_t seed, const Execution& execution) {
+CopiedRows copy_as_queries(const Dataset& dataset, const SearchGraph& graph, const Array<uint32_t>& rows,
+                           uint64_t seed, const Execution& execution) {
   constexpr uint64_t kAtOnce = 32;
   const size_t bytes = dataset.query_bytes();
-  Array<uint8_t> copied(execution.memory, checked_product(rows.size(), bytes));
+  CopiedRows copied{Array<uint8_t>(execution.memory, checked_product(rows.size(), bytes))};
   if (dataset.element() == query_element(dataset.element())) {
     for (size_t i = 0; i < rows.size(); ++i)
-      std::memcpy(copied.data() + i * bytes, dataset.view().row(rows[i]), bytes);
+      std::memcpy(copied.values.data() + i * bytes, dataset.view().row(rows[i]), bytes);
     return copied;
   }
+  std::atomic<uint32_t> with_near_rows = 0;
   parallel_for(execution, rows.size(), kAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
     NearRows near(dataset, graph, execution.memory);
+    uint32_t found = 0;
     for (uint64_t i = begin; i < end; ++i) {
       near.visit(rows[i], seed, i);
-      copy_unrounded(near, dataset.dim(), seed, i, reinterpret_cast<float*>(copied.data() + i * bytes));
+      found += near.found_any() ? 1 : 0;
+      copy_unrounded(near, dataset.dim(), seed, i,
+                     reinterpret_cast<float*>(copied.values.data() + i * bytes));
     }
+    with_near_rows += found;
   });
+  copied.are_crowded = dataset.rows() < kFewRows && 2 * uint64_t{with_near_rows} > rows.size();
   return copied;
 }
 

@@ -76,7 +76,9 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   shuffle(drawn, segment.seed, kSampleStream + 1, memory);
   rows_ = std::move(drawn.rows);
   kinds_ = std::move(drawn.kinds);
-  copied_ = copy_as_queries(dataset_, segment.graph, rows_, segment.seed, execution);
+  CopiedRows copied = copy_as_queries(dataset_, segment.graph, rows_, segment.seed, execution);
+  are_crowded_ = copied.are_crowded;
+  copied_ = std::move(copied.values);
   const uint32_t out = static_cast<uint32_t>(out_.size());
   RowSet held_out(memory, dataset_.rows());
   for (const uint32_t row : out_) held_out.insert(row);
@@ -134,11 +136,12 @@ double CalibrationQueries::margin(double miss) const {
   // Queries that find their own copies promise nothing: these are too many, or there was no memory to hide them.
   if (have_copies_ || (copies_most() != 0 && !are_held_out())) return 1;
   const bool by_product = dataset_.metric() == ANN_METRIC_INNER_PRODUCT;
+  const double crowded = are_crowded_ ? miss : 0;
   if (hidden_) {
     const double times = copies_most() != 0 ? kCopiesMargin : by_product ? kProductMargin : kMargin;
-    return (times - 1 + kMarginOfMiss * miss) * miss;
+    return crowded + (times - 1 + kMarginOfMiss * miss) * miss;
   }
-  return by_product ? std::max(0.0, (kMargin - 1) * miss - kNearTheEnd) : 0;
+  return crowded + (by_product ? std::max(0.0, (kMargin - 1) * miss - kNearTheEnd) : 0);
 }
 
 double CalibrationQueries::allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const {

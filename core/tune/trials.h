@@ -121,7 +121,8 @@ class CalibrationQueries {
   std::unique_lock<std::mutex> alone_;  // of those that hide rows of the placement
   const QuerySample& given_;
   const Dataset& dataset_;
-  bool in_islands_;  // or copies: the graph has long edges
+  bool in_islands_;           // or copies: the graph has long edges
+  bool are_crowded_ = false;  // most were rounded to places beside each other (tune/row_queries.h)
   uint32_t count_;
   Array<uint32_t> rows_;   // [count] in random order, where rows serve as queries
   Array<CopiesOf> kinds_;  // [count] likewise, or empty

@@ -884,7 +884,9 @@ TEST_CASE("rows of floats that were rounded stand for queries that are not") {
   const SearchGraph graph = ring_of_groups(kRows, kRows);
   for (const int32_t element : {ANN_F32, ANN_F16, ANN_BF16}) {
     const Dataset dataset(view_of_floats(rows, kDim), nullptr, ANN_METRIC_L2, element, false, one);
-    const Array<uint8_t> copied = copy_as_queries(dataset, graph, numbers, 9, one);
+    const CopiedRows rows_as_queries = copy_as_queries(dataset, graph, numbers, 9, one);
+    const Array<uint8_t>& copied = rows_as_queries.values;
+    REQUIRE(!rows_as_queries.are_crowded);
     REQUIRE(query_element(element) == ANN_F32);
     REQUIRE(copied.size() == numbers.size() * kDim * sizeof(float));
     uint32_t moved = 0;
@@ -922,9 +924,11 @@ TEST_CASE(
       rows[i] = 1.1f + 0.8f * centre * 0x1p-20f + 0.1f * unit * rows[i];
     }
     const Dataset dataset(view_of_floats(rows, kDim), nullptr, ANN_METRIC_L2, element, false, {});
-    const Array<uint8_t> copied = copy_as_queries(dataset, graph, numbers, 9, {});
+    const CopiedRows rows_as_queries = copy_as_queries(dataset, graph, numbers, 9, {});
+    const Array<uint8_t>& copied = rows_as_queries.values;
+    REQUIRE(rows_as_queries.are_crowded);
     REQUIRE(std::equal(copied.begin(), copied.end(),
-                       copy_as_queries(dataset, graph, numbers, 9, {{}, 3, nullptr}).begin()));
+                       copy_as_queries(dataset, graph, numbers, 9, {{}, 3, nullptr}).values.begin()));
     const auto* const moved = reinterpret_cast<const float*>(copied.data());
     const auto stored = [&](uint32_t row, uint32_t column) {
       return element_to_float(dataset.row(row), element, column);
