@@ -31,9 +31,8 @@ namespace gannet {
 constexpr int32_t query_element(int32_t stored) { return is_float_element(stored) ? ANN_F32 : stored; }
 
 struct CopiedRows {
-  Array<uint8_t> values;  // [rows, Dataset::query_bytes()]
-  bool are_crowded =
-      false;  // most of them have near rows, not only equal ones, and the rows of the dataset are few
+  Array<uint8_t> values;     // [rows, Dataset::query_bytes()]
+  bool are_crowded = false;  // of few rows in all, and most of them with near ones that are not equal
 };
 
 /// The values of one row are a function of the row, its place in `rows`, the seed and `graph`, over all rows of `dataset`.
