@@ -354,7 +354,7 @@ static PyObject *handle_search(PyObject *object, PyObject *const *given, Py_ssiz
 }
 
 /* Runs a search of lent queries. Results are new ones in `found`; where that is NULL, the caller's are set already. */
-static int run_lent(handle *self, search_call *made, PyObject *array, const memory *queries, double timeout,
+static int run_lent(search_call *made, PyObject *array, const memory *queries, double timeout,
                     lent_results *found) {
   uint64_t stream = 0;
   int failed = lenders_stream(array, queries, &stream);
@@ -365,7 +365,7 @@ static int run_lent(handle *self, search_call *made, PyObject *array, const memo
   }
   made->params.stream = (void *)(uintptr_t)stream;
   made->base.stays = 1;
-  return failed || call_run(&made->base, takes_long(self, made), NULL, timeout);
+  return failed || call_run(&made->base, 0, NULL, timeout);
 }
 
 /* search_lent(exact, queries, k, params, ids, distances, timeout): the two arrays, those given or, for None, new ones of
@@ -390,7 +390,7 @@ static PyObject *handle_search_lent(PyObject *object, PyObject *const *given, Py
   }
   made.index = self->index;
   lent_results found = {0};
-  int failed = run_lent(self, &made, given[1], &queries, timeout, takes ? &found : NULL);
+  int failed = run_lent(&made, given[1], &queries, timeout, takes ? &found : NULL);
   leave(self);
   PyObject *both = failed ? NULL : takes ? lenders_arrays(&found) : PyTuple_Pack(2, given[4], given[5]);
   lenders_release(&found);
