@@ -304,8 +304,9 @@ struct BlockWalk {
   /// one is given, and for a block that is alone the arguments. Ends with a barrier.
   static __device__ void fill(const WalkArgs& args, Shared& shared) {
     const bool is_given = args.whole.given.queries == nullptr;
-    const uint8_t* record =
-        args.queries != nullptr ? args.queries + query_of_block() * args.query_stride : args.one_query;
+    const uint8_t* record = args.queries != nullptr
+                                ? args.queries + uint64_t{query_of_block()} * args.query_stride
+                                : args.one_query;
     uint8_t* place = record_place(args, shared);
     const uint32_t bytes = !is_given                      ? 0
                            : args.whole.record_bytes != 0 ? args.whole.record_bytes

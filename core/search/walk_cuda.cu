@@ -20,6 +20,23 @@
 // table that forgets makes the walk run in circles (6 to 25 times the work at 0.99), therefore a Bloom
 // filter.
 //
+// The filter of a warp, 4 KB, cannot hold the rows of a long walk. With all of them marked, by two bits each, it took one
+// new row in nine for a visited one after the 6,600 that .99 of uniform rows asks for, and the recall ended at .985. So
+// once a walk has read kEdgesMarked edges rows are marked only when they enter a list. Others are compared again where
+// edges lead to them again, one in fifteen, and are turned away again, as both bounds fall; one that the end of a full
+// queue had turned away may enter then. Filters of 8 KB would leave no room for 28 warps. One NVIDIA H200, 64 edges,
+// batch 10,000, M queries/s at equal recall with all rows marked, by two bits, which left what they did not reach to
+// blocks of 8 warps and to comparing all rows, and now:
+//
+//                                      .95           .99          .995         .998        100 at .95    at .99
+//   SIFT 1M x 128                   23.9 23.7    14.8 14.7    10.5 11.1     4.6  7.2     10.7 10.1    5.1  5.8
+//   uniform, 500,000 x 32           14.5 14.3     3.9  8.5     2.8  6.5     1.5  1.5      5.6  6.2    1.5  3.2
+//   five shells, 500,000 x 24        9.9  9.5     4.0  5.2     2.9  3.8     1.5  1.5      4.9  5.1    1.8  2.2
+//   glove, 95,000 x 100, 32 edges   26.7 27.2    17.7 17.3    11.7 11.8     3.4  3.5     11.0 10.8    7.2  7.0
+//
+// A queue of 64 or 128 rows in a warp's registers, which was tried first, raised no recall and took 1.0 to 1.3 times as
+// long. Two copies of the loop, with all marked and without, have twice the code and spill.
+//
 // ONE LIST, by the name BEST_FIRST, and for searches that two lists do not reach: search/best_first.h step for step.
 // The list lies in shared memory in 32 segments, one a lane; each lane knows the farthest and the
 // nearest unexpanded row of its own. A row replaces the farthest of all, and only that segment is
@@ -96,12 +113,13 @@ struct Policy {
 //   64 edges a row, k = 10, cap 32                           32.2  31.6  31.4  32.0
 //   64 edges a row, k = 10, slack 0.09, cap 96               14.3  13.9  14.0  14.2
 //   64 edges a row, k = 100, slack -0.02, cap 128              -  13.6  13.1     -  (24, not held: 13.4)
-// 20 warps are 10 % slower at k = 10. Rows of 64 bytes fit into 72 registers either way. Rows of several
+// 20 warps are 10 % slower at k = 10. Since filters cease to mark all rows, 28 warps of lists for 100 answers lack
+// registers, and take 1.03 times as long as 24. Rows of 64 bytes fit into 72 registers either way. Rows of several
 // pieces have 24 warps, not measured otherwise.
 constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, bool any_degree,
                            uint32_t best_words) {
   const bool long_lists = edge_words > 1;
-  const uint32_t blocks_of_rows = row_bytes != 0 ? 7 : 6;
+  const uint32_t blocks_of_rows = row_bytes == 64 ? 7 : 6;
   if (best_words > 1)
     return {{kind, row_bytes, false}, 4, blocks_of_rows, 1024, edge_words, any_degree, best_words};
   if (row_bytes == 128)
@@ -152,6 +170,10 @@ constexpr Policy scaled(Policy policy) {
 // Rows that enter a list one by one; more of them are sorted and merged.
 constexpr uint32_t kOneByOne = 8;
 
+// Edges that a walk with two lists has read when it ceases to mark all rows in its filter. With 2,048 100 answers at .99
+// take 1.04 to 1.1 times as long, with 1,024 ten of SIFT at .95 1.03 times.
+constexpr uint32_t kEdgesMarked = 1536;
+
 /// The filter of a warp where its length is known.
 template <uint32_t kWords>
 struct BloomMemory {
@@ -180,6 +202,7 @@ struct Walker {
   const WalkArgs& args;
   WarpShared& shared;
   Visited visited;
+  uint32_t expanded;  // rows of this query
   std::conditional_t<kPolicy.scaled, ScaledComparison<false>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t ahead_row = kNoRow;  // whose edges were read ahead
   uint32_t ahead[kPolicy.edge_words];
@@ -208,6 +231,7 @@ struct Walker {
   __device__ void begin() {
     const uint32_t query = shared.query;
     visited.clear();
+    expanded = 0;
     ahead_row = kNoRow;
     codes.begin(args.queries + uint64_t{query} * args.query_stride);
     if (args.masked != nullptr && lane_number() == 0 && args.masked[query] != kNoRow)
@@ -224,7 +248,6 @@ struct Walker {
   /// The pseudocode of the essay: the entry points like the edges of a row, then row after row.
   template <class Lists>
   __device__ void walk(Lists& lists, uint32_t expansions_max) {
-    uint32_t expanded = 0;
     uint32_t row = kNoRow;
     do {
       visit(row, lists);
@@ -284,14 +307,20 @@ struct Walker {
     __syncwarp();  // all have read the candidates before they change
   }
 
+  /// Whether all rows that are visited are marked in the filter, and not those alone that enter a list.
+  __device__ bool marks_all() const {
+    return kPolicy.bloom_words == 0 || expanded * args.degree < kEdgesMarked;
+  }
+
   /// Leaves the rows that have not been visited among the candidates; returns how many.
   __device__ uint32_t keep_new(const uint32_t* targets) {
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t word = 0; word < kPolicy.edge_words; ++word) {
-      const bool is_new = targets[word] != kNoRow && visited.enter(targets[word]);
+      const uint32_t row = targets[word];
+      const bool is_new = row != kNoRow && visited.is_new(row, marks_all());
       const uint32_t news = __ballot_sync(kAllLanes, is_new);
-      if (is_new) shared.candidates[count + __popc(news & lanes_before())] = targets[word];
+      if (is_new) shared.candidates[count + __popc(news & lanes_before())] = row;
       count += __popc(news);
     }
     __syncwarp();
@@ -477,13 +506,13 @@ struct TwoLists {
     return true;
   }
 
-  __device__ void absorb(const ListEntry& item) {
+  __device__ void absorb(ListEntry item) {
+    if (!walker.marks_all()) drop_known(item);
     if constexpr (!kSorted) {
       const uint32_t nearer = __ballot_sync(kAllLanes, item.distance < best.farthest && is_answer(item));
       if (nearer != 0 && best.take(item, nearer, args.kept)) tighten();
     }
-    const uint32_t tail = __shfl_sync(kAllLanes, queue.distance, kWarp - 1);
-    const uint32_t limit = kSorted ? max(best.farthest, min(bound, tail)) : min(bound, tail);
+    const uint32_t limit = queue_limit();
     const uint32_t survivors = __ballot_sync(kAllLanes, item.distance < limit);
     if (survivors == 0) return;
     const bool nearer = kSorted && __any_sync(kAllLanes, item.distance < best.farthest);
@@ -498,6 +527,17 @@ struct TwoLists {
       best.settle(args.kept);
       tighten();
     }
+  }
+
+  /// How far rows are that are put into the queue, and with a list in registers into either.
+  __device__ uint32_t queue_limit() const {
+    const uint32_t end = min(bound, __shfl_sync(kAllLanes, queue.distance, kWarp - 1));
+    return kSorted ? max(best.farthest, end) : end;
+  }
+
+  /// Where rows are marked when they enter a list: marks those that will, and drops those that have been in one.
+  __device__ void drop_known(ListEntry& item) {
+    if (item.distance < max(best.farthest, queue_limit()) && !walker.visited.enter(item.row)) item = {};
   }
 
   /// The next one is on its way while one is inserted.
