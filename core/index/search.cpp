@@ -6,6 +6,7 @@
 #include "backend/devices.h"
 #include "index/choose.h"
 #include "index/snapshot.h"
+#include "tune/row_queries.h"
 #include "tune/search_work.h"
 
 namespace gannet {
@@ -25,7 +26,6 @@ struct PlannedSearch {
 /// is asked for, and all rows are compared from .9984 on.
 float recall_to_find(const Segment& segment, float recall) {
   constexpr float kFew = 0.0008f;
-  constexpr uint32_t kFewRows = 16384;
   if (segment.codes.scaled() == nullptr || segment.queries.count() != 0) return recall;
   const float miss = 1 - recall;
   const float share = segment.rows() < kFewRows ? 0.5f : std::min(0.5f, 2 * miss);

@@ -8,7 +8,7 @@
 //   s         the slack: a row is worth expanding up to T = (1 + s)^2 d_k (distances are squared)
 //   start     at the nearest pivots (starts_cuda.cu), compared like the edges of a row; where codes are
 //             floats, at all entry points of the index
-//   step      take the head of the queue; read its edges; drop the rows that have been visited; compare
+//   step      take the head of the queue; read its edges; drop the rows that the filter knows; compare
 //             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
 //   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
 //   order     which query is next: those that are likely to need long walks first (starts_cuda.cu), since
@@ -20,13 +20,14 @@
 // table that forgets makes the walk run in circles (6 to 25 times the work at 0.99), therefore a Bloom
 // filter.
 //
-// The filter of a warp, 4 KB, cannot hold the rows of a long walk. With all of them marked, by two bits each, it took one
-// new row in nine for a visited one after the 6,600 that .99 of uniform rows asks for, and the recall ended at .985. So
-// once a walk has read kEdgesMarked edges rows are marked only when they enter a list. Others are compared again where
-// edges lead to them again, one in fifteen, and are turned away again, as both bounds fall; one that the end of a full
-// queue had turned away may enter then. Filters of 8 KB would leave no room for 28 warps. One NVIDIA H200, 64 edges,
-// batch 10,000, M queries/s at equal recall with all rows marked, by two bits, which left what they did not reach to
-// blocks of 8 warps and to comparing all rows, and now:
+// FILTER. The 4 KB of a warp cannot hold the rows of a long walk. When all of them were marked, by two bits each, a
+// new row in nine was taken for a visited one after the 6,600 that .99 of uniform rows asks for, and the recall ended
+// at .985. So a walk that has read kEdgesMarked edges marks rows only when they enter a list. A row that has been
+// turned away is compared again where another edge leads to it, which is one comparison in fifteen. It is turned away
+// again, since d_k and T only fall; where the end of a full queue had turned it away, it enters if the queue has room
+// by then. Filters of 8 KB would leave no room for 28 warps. One NVIDIA H200, 64 edges, batch 10,000; M queries/s at
+// equal recall, on the left by the former filter, with which blocks of 8 warps, or comparing all rows, answered what a
+// warp did not reach:
 //
 //                                      .95           .99          .995         .998        100 at .95    at .99
 //   SIFT 1M x 128                   23.9 23.7    14.8 14.7    10.5 11.1     4.6  7.2     10.7 10.1    5.1  5.8
@@ -34,8 +35,8 @@
 //   five shells, 500,000 x 24        9.9  9.5     4.0  5.2     2.9  3.8     1.5  1.5      4.9  5.1    1.8  2.2
 //   glove, 95,000 x 100, 32 edges   26.7 27.2    17.7 17.3    11.7 11.8     3.4  3.5     11.0 10.8    7.2  7.0
 //
-// A queue of 64 or 128 rows in a warp's registers, which was tried first, raised no recall and took 1.0 to 1.3 times as
-// long. Two copies of the loop, with all marked and without, have twice the code and spill.
+// Rejected: a queue of 64 or 128 rows in a warp's registers (no more recall, 1.0 to 1.3 times as long); two copies of
+// the loop, for all rows marked and for some (twice the code, and registers spill).
 //
 // ONE LIST, by the name BEST_FIRST, and for searches that two lists do not reach: search/best_first.h step for step.
 // The list lies in shared memory in 32 segments, one a lane; each lane knows the farthest and the
@@ -78,7 +79,7 @@
 // 0.03 28 were saved. With the order whole walks take 4 % longer than cut ones, which is less than handing over costs,
 // so that batches are walked whole; tune/device_calibration.h names the walks that are cut, and the reason.
 //
-// Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
+// Departures from the papers. GGNN's bounded cache forgets; here no row that has been in a list is forgotten.
 // CAGRA starts from random rows, hashed from the query's place in the batch; here from the nearest
 // pivots, or where codes are floats from the entry points, so that an answer depends on the query alone.
 
@@ -113,9 +114,9 @@ struct Policy {
 //   64 edges a row, k = 10, cap 32                           32.2  31.6  31.4  32.0
 //   64 edges a row, k = 10, slack 0.09, cap 96               14.3  13.9  14.0  14.2
 //   64 edges a row, k = 100, slack -0.02, cap 128              -  13.6  13.1     -  (24, not held: 13.4)
-// 20 warps are 10 % slower at k = 10. Since filters cease to mark all rows, 28 warps of lists for 100 answers lack
-// registers, and take 1.03 times as long as 24. Rows of 64 bytes fit into 72 registers either way. Rows of several
-// pieces have 24 warps, not measured otherwise.
+// 20 warps are 10 % slower at k = 10. The line of k = 100 is of a filter that marked all rows; with this one 28 warps
+// lack registers, and take 1.03 times as long as 24. Rows of 64 bytes fit into 72 registers either way. Rows of
+// several pieces have 24 warps, not measured otherwise.
 constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, bool any_degree,
                            uint32_t best_words) {
   const bool long_lists = edge_words > 1;
@@ -170,8 +171,8 @@ constexpr Policy scaled(Policy policy) {
 // Rows that enter a list one by one; more of them are sorted and merged.
 constexpr uint32_t kOneByOne = 8;
 
-// Edges that a walk with two lists has read when it ceases to mark all rows in its filter. With 2,048 100 answers at .99
-// take 1.04 to 1.1 times as long, with 1,024 ten of SIFT at .95 1.03 times.
+// Edges of expanded rows, after which a walk with two lists ceases to mark all rows in its filter. With 2,048 a hundred
+// answers at .99 take 1.04 to 1.1 times as long, with 1,024 ten of SIFT at .95 1.03 times.
 constexpr uint32_t kEdgesMarked = 1536;
 
 /// The filter of a warp where its length is known.
@@ -529,13 +530,13 @@ struct TwoLists {
     }
   }
 
-  /// How far rows are that are put into the queue, and with a list in registers into either.
+  /// The distance below which rows enter the queue, and where the best list lies in registers either list.
   __device__ uint32_t queue_limit() const {
     const uint32_t end = min(bound, __shfl_sync(kAllLanes, queue.distance, kWarp - 1));
     return kSorted ? max(best.farthest, end) : end;
   }
 
-  /// Where rows are marked when they enter a list: marks those that will, and drops those that have been in one.
+  /// Marks the rows that are near enough for a list, and drops those that were marked before, which have been in one.
   __device__ void drop_known(ListEntry& item) {
     if (item.distance < max(best.farthest, queue_limit()) && !walker.visited.enter(item.row)) item = {};
   }

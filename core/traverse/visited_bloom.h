@@ -1,11 +1,12 @@
 // Bloom filters of rows that a walk, or a round of finding neighbours, has visited. They never forget a row; they take
 // some new rows for visited ones, which costs recall.
 //
-// Two forms. A warp that marks as it asks has two bits in each of two words: an atomic operation for each word, and the
-// fewest new rows lost (one bit a row lost 1 % of recall at .995, two bits in one word .2 %; with one bit in each of two
-// SIFT 1M took 1.4 times as long at .998 and did not reach .999, with three in each up to 1.05 times as long at .95:
-// VisitedBloom, traverse/walk_steps.cuh). Threads that ask first and mark later have all bits of a row in one word, one
-// access for each: bloom_place(), of which VisitedWords is the filter (traverse/visited_words.cuh).
+// Two forms. A warp that asks and marks in one step has two bits in each of two words: an atomic operation for each
+// word, and the fewest new rows lost (one bit a row lost 1 % of recall at .995, two bits in one word .2 %; with one
+// bit in each of two words SIFT 1M took 1.4 times as long at .998 and did not reach .999, with three in each up to
+// 1.05 times as long at .95: VisitedBloom, traverse/walk_steps.cuh). Threads of several warps, which ask before a
+// barrier and mark behind it, have all bits of a row in one word, one access for each: bloom_place(), of which
+// VisitedWords is the filter (traverse/visited_words.cuh).
 #pragma once
 
 #include <cstdint>

@@ -30,12 +30,16 @@ constexpr uint32_t kFarthest = 0xffffffff;  // a code distance behind every othe
 __device__ inline uint32_t lane_number() { return threadIdx.x % kWarp; }
 __device__ inline uint32_t lanes_before() { return (1u << lane_number()) - 1; }
 
-/// The rows that one warp has visited: a Bloom filter of two bits in each of two words (traverse/visited_bloom.h). Of
-/// 4 KB with 1,300 rows it takes one new row in a thousand for a visited one, with 6,600 one in ten. The number of words
-/// is known when the kernel is compiled, or where kWords is 0 when it is launched.
+/// The rows that one warp has visited: a Bloom filter (traverse/visited_bloom.h) whose number of words is known when
+/// the kernel is compiled, or where kWords is 0 when it is launched. A row has two bits in each of two words: 4 KB
+/// with 1,300 rows take one new row in a thousand for a visited one, with 6,600 one in ten. Where the number of words
+/// is given, all rows of long beams are marked, and a row has one bit in each: of four bits 32 KB with 80,000 rows
+/// lose a quarter of the new rows, of two a fifth.
 template <uint32_t kWords>
 struct VisitedBloom {
   static_assert((kWords & (kWords - 1)) == 0 && (kWords == 0 || kWords >= 128));
+
+  static constexpr bool kTwoOfWord = kWords != 0;  // bits of a row
 
   uint32_t* words;          // in shared memory, 16-byte aligned
   uint32_t given_bits = 0;  // where kWords is 0: there are 2^given_bits words
@@ -53,7 +57,7 @@ struct VisitedBloom {
     __syncwarp();
   }
 
-  /// Whether a row may be new; with `marks` it is marked. Of equal rows in one call that marks one is new.
+  /// Whether a row may be new; with `marks` it is marked, and of equal rows in one call one is new.
   __device__ bool is_new(uint32_t row, bool marks) {
     const Bits first = bits_of(row * 0x9e3779b1);
     const Bits second = bits_of(mixed_row(row));
@@ -78,7 +82,9 @@ struct VisitedBloom {
   /// Those that the upper part of a hash names.
   __device__ Bits bits_of(uint32_t hash) const {
     const uint32_t rest = hash << word_bits();
-    return {words + (hash >> (32 - word_bits())), 1u << (rest >> 27) | 1u << (rest >> 22 & 31)};
+    uint32_t* const word = words + (hash >> (32 - word_bits()));
+    if constexpr (kTwoOfWord) return {word, 1u << (rest >> 27) | 1u << (rest >> 22 & 31)};
+    return {word, 1u << (rest >> 27)};
   }
 };
 

@@ -14,7 +14,6 @@ namespace {
 constexpr uint64_t kRoundingStream = 0x726f756e646564;  // "rounded"
 constexpr uint64_t kNearStream = 0x6e656172;            // "near"
 constexpr uint32_t kValuesOfWord = 4;
-constexpr uint32_t kFewRows = 16384;
 
 /// The distance from a value of f16 or bf16 to the next one.
 float unit_of(float value, int32_t element) {

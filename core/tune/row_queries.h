@@ -30,6 +30,10 @@ namespace gannet {
 /// The element of rows as queries, of which each takes Dataset::query_bytes().
 constexpr int32_t query_element(int32_t stored) { return is_float_element(stored) ? ANN_F32 : stored; }
 
+/// Below so many rows those of a sample that stand for queries say less of queries to come, and half of the miss is asked
+/// for: of rows that were rounded to places beside each other here, by product at the search (index/search.cpp).
+inline constexpr uint32_t kFewRows = 16384;
+
 struct CopiedRows {
   Array<uint8_t> values;     // [rows, Dataset::query_bytes()]
   bool are_crowded = false;  // of few rows in all, and most of them with near ones that are not equal
