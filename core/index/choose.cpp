@@ -82,7 +82,8 @@ struct Chooser {
       best = choice;
       least = work;
     };
-    if (beam_reaches()) {
+    const Calibration& curves = placed.curves(execution);
+    if (curves.reaches(request.k, request.recall)) {
       const double starts = entries_compared(segment, beam_choice.effort);
       const double expansions = beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges;
       consider(beam_choice, walk_distances(segment.graph, starts, expansions),
@@ -91,16 +92,6 @@ struct Chooser {
     if (const auto way = slack_way(); way && way->reaches && request.params.occlusion_max == 0)
       consider(planned(kSlack, way->effort), way->distances, way->work);
     return best;
-  }
-
-  /// Whether the build's calibration found a beam for the recall. Of more answers than its last curve's it knows nothing
-  /// where rows were too few for another curve: thirty of 250 rows in 16 places got .75 of .9 by a beam in proportion.
-  bool beam_reaches() const {
-    const Calibration& calibration = placed.curves(execution);
-    if (!calibration.reaches(request.k, request.recall)) return false;
-    const KnobCurves& curves = calibration.curves();
-    return curves.empty() || curves.count() == KnobCurves::kCurves ||
-           request.k <= curves[curves.count() - 1].k;
   }
 
   /// A slack for the recall, by curves of the build's calibration.
@@ -237,7 +228,8 @@ struct Chooser {
   std::optional<Choice> choose_beam() const {
     const auto measured = beam_on_device();
     if (!measured && placed.calibration.exists() && Tuning::are_few_rows(placed.segment)) return std::nullopt;
-    const bool reaches = measured ? measured->recall >= request.recall : beam_reaches();
+    const bool reaches = measured ? measured->recall >= request.recall
+                                  : placed.curves(execution).reaches(request.k, request.recall);
     if (!reaches) return std::nullopt;
     return planned(kBestFirst, effort_of_beam(measured));
   }
@@ -285,8 +277,8 @@ struct Chooser {
   /// these take less counted work. Else the next ones that reach it, or lists for more answers, whichever take less. A
   /// beam of the caller stands for the recall that it has on the CPU.
   ///
-  /// The lists of a warp are short for 100 answers, so that its walks may take several times the expansions of a
-  /// block's: of SIFT 1M at .99 774 and 256, and 10,000 queries 8.9 and 4.1 ms.
+  /// A warp's filter is smaller than a block's, so that its walks may take more expansions for the same recall: with all
+  /// rows marked (search/walk_cuda.cu), for 100 answers of SIFT 1M at .99 774 and 256, and 10,000 queries 8.9 and 4.1 ms.
   ///
   /// By product the curve of a warp for ten answers rises in steps, since queries find all of them or none. Walks for a
   /// hundred do not, and find the first ten of 150,000 words in .55 of the time at .8 (10,000 queries), and the first
