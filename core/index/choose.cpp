@@ -387,12 +387,13 @@ struct Chooser {
     if (&procedure != &kBestFirst || request.k == 0) return effort;
     const Calibration& calibration = placed.curves(execution);
     if (calibration.empty()) return effort;
-    effort.recall = calibration.curves().recall(request.k, effort.knob);
+    const KnobCurves& curves = calibration.curves();
+    effort.recall = curves.tell_of(request.k) ? curves.recall(request.k, effort.knob) : 0;
     const bool edges_are_given =
         target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
     effort.from_groups = !target.on_device() && calibration.from_groups().lists &&
                          beam_of(effort.knob) <= EntryGroups::kListMost;
-    if (edges_are_given) return effort;
+    if (edges_are_given || !curves.tell_of(request.k)) return effort;
     const SearchGraph& graph = placed.segment.graph;
     effort.edges_part =
         calibration.edges_part(request.k, request.recall, by_product() || !graph.heads.empty(), graph.degree);

@@ -107,13 +107,10 @@ class Calibration {
   /// unlike length got .877, .887 and .927 by 10, 12 and 13 of 32 edges.
   uint32_t edges_part(uint32_t k, float recall, bool in_steps, uint32_t degree) const;
 
-  /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k. Of more
-  /// answers than the last curve's nothing was found where rows were too few for another curve: thirty of 250 rows in 16
-  /// places got .75 of .9 by a beam in proportion. True without curves.
+  /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k. True without
+  /// curves.
   bool reaches(uint32_t k, double recall) const {
-    const uint32_t count = curves_.count();
-    const bool is_known = empty() || count == KnobCurves::kCurves || k <= curves_[count - 1].k;
-    return is_known && curves_.reaches(k, recall);
+    return empty() || (curves_.tell_of(k) && curves_.reaches(k, recall));
   }
 
   /// The recall of a beam, 0 to 1: the highest for which beam() gives no more. It does not

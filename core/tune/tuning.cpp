@@ -191,9 +191,11 @@ std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_
   Effort effort;
   effort.knob = measured.curves.knob(k, recall);
   effort.width = measured.width;
-  effort.recall = measured.curves.recall(k, effort.knob);
-  // The recall of a knob is rounded, and may end a little below its target.
-  if (measured.curves.reaches(k, recall)) effort.recall = std::max(effort.recall, double{recall});
+  if (measured.curves.tell_of(k)) {
+    effort.recall = measured.curves.recall(k, effort.knob);
+    // The recall of a knob is rounded, and may end a little below its target.
+    if (measured.curves.reaches(k, recall)) effort.recall = std::max(effort.recall, double{recall});
+  }
   effort.expansions = measured.curves.cost(&KnobPoint::expansions, k, effort.knob);
   effort.expansions_max =
       static_cast<uint32_t>(std::ceil(measured.curves.cost(&KnobPoint::bound, k, effort.knob)));

@@ -105,6 +105,34 @@ static void without_calibration(void) {
   vectors_free(&rows);
 }
 
+/* Few rows are calibrated for few answers. Of more nothing is promised to those who name a walk, and AUTO compares all
+ * rows. */
+static void more_than_calibrated(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 250, DIM, 9);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.device = ANN_DEVICE_CPU;
+  params.recall = 0.9f;
+  CHECK_EQUAL(forecast(index, Q, 30, &params).procedure, ANN_SEARCH_EXACT);
+  const int32_t walks[] = {ANN_SEARCH_BEST_FIRST, ANN_SEARCH_SLACK, ANN_SEARCH_CAGRA_SINGLE_CTA};
+  for (int w = 0; w < 3; w++) {
+    params.procedure = walks[w];
+    const ann_search_forecast of_ten = forecast(index, Q, 10, &params);
+    const int is_known = walks[w] != ANN_SEARCH_CAGRA_SINGLE_CTA; /* whose own calibration wants more rows */
+    CHECK_SAY((of_ten.recall > 0.8f) == is_known, "procedure %d promises %.3f of ten", walks[w],
+              (double)of_ten.recall);
+    const ann_search_forecast told = forecast(index, Q, 30, &params);
+    CHECK_EQUAL(told.procedure, walks[w]);
+    CHECK_SAY(told.recall == 0, "procedure %d promises %.3f of 30 of 250", walks[w], (double)told.recall);
+  }
+  params.procedure = ANN_SEARCH_BEST_FIRST;
+  params.beam = 120; /* of the caller */
+  CHECK(forecast(index, Q, 10, &params).recall > 0.5f);
+  CHECK(forecast(index, Q, 30, &params).recall == 0);
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 /* By inner product few rows stand badly for queries that are not given: half of the miss is aimed at. */
 static void few_by_product(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 4000, DIM, 7);
@@ -192,6 +220,7 @@ static void refusals(void) {
 int main(void) {
   promises();
   without_calibration();
+  more_than_calibrated();
   few_by_product();
   few_given();
   refusals();
