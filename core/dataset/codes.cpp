@@ -21,7 +21,8 @@ constexpr int64_t kNearShare = 20;
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 constexpr float kQueryMax =
     1e15f;  // of a column: a query may lie beyond all rows, but its square stays in range
-constexpr uint32_t kHalvesColumnsMin = 64;
+constexpr uint32_t kHalfRowsMin = 64;
+constexpr float kHalfMax = 65504;             // the largest that is finite
 constexpr uint32_t kSampledValues = 1 << 16;  // of wide codes, for the step of bytes that stand in for them;
 constexpr double kKept = 0.998;               // so many of these are not clipped
 
@@ -71,6 +72,12 @@ struct Deviations {
     return best;
   }
 };
+
+/// Whether rows are compared as they are stored in place of wide codes: halves, of so many columns that it matters little
+/// that they start anywhere in a cache line.
+constexpr bool half_rows_serve(uint32_t dim, int32_t metric, int32_t element) {
+  return metric == ANN_METRIC_L2 && element == ANN_F16 && dim >= kHalfRowsMin;
+}
 
 /// Rows that a task compares with all of the kSampledRows, 128 KB of values at most.
 constexpr uint64_t rows_per_part(uint64_t columns) { return items_per_task(8 * columns, 64); }
@@ -171,10 +178,44 @@ void Codes::begin(const Dataset& dataset, uint64_t seed, const Execution& execut
   see_halves(dataset);
 }
 
-/// Rows that are shorter than their codes are worth it from some columns on: below, a row is a cache line or two
-/// anyway.
+/// Where halves take fewer cache lines, and rows do not serve.
+size_t Codes::half_stride(uint32_t dim, int32_t metric, int32_t element) {
+  if (metric == ANN_METRIC_INNER_PRODUCT || half_rows_serve(dim, metric, element)) return 0;
+  const size_t stride = round_up(size_t{dim} * sizeof(uint16_t), kCodeAlign);
+  return stride < code_stride(dim, metric, true) ? stride : 0;
+}
+
+void Codes::make_halves(const Execution& execution) {
+  const size_t stride = half_stride(dim_, metric_, element_);
+  if (!wide_ || scaled_ != nullptr || stride == 0 || count_ == 0) return;
+  halves_ = Array<uint8_t>(execution.memory, checked_product(count_, stride));
+  parallel_for(execution, count_, items_per_task(dim_, kRowsPerTaskMax),
+               [&](uint64_t begin, uint64_t end, uint32_t) {
+                 for (uint64_t row = begin; row < end; ++row) {
+                   const float* const values = reinterpret_cast<const float*>(data_ + row * stride_);
+                   uint16_t* const halves = reinterpret_cast<uint16_t*>(halves_.data() + row * stride);
+                   for (uint32_t column = 0; column < dim_; ++column)
+                     halves[column] = f16_of_float(std::clamp(values[column], -kHalfMax, kHalfMax));
+                   std::fill(halves + dim_, halves + stride / sizeof(uint16_t), uint16_t{0});
+                 }
+               });
+  walk_by_halves();
+}
+
+void Codes::walk_by_halves() {
+  by_halves_ = true;
+  walk_over(halves_.data(), half_stride(dim_, metric_, element_));
+}
+
+void Codes::drop_halves() {
+  halves_ = {};
+  halves_touch_ = nullptr;
+  by_halves_ = false;
+  walk_over(data_, stride_);
+}
+
 void Codes::see_halves(const Dataset& dataset) {
-  if (!wide_ || metric_ != ANN_METRIC_L2 || element_ != ANN_F16 || dim_ < kHalvesColumnsMin) return;
+  if (!wide_ || !half_rows_serve(dim_, metric_, element_)) return;
   by_halves_ = true;
   halves_touch_ = dataset.vectors_touch();
   walk_over(dataset.view().data, dataset.view().stride);
@@ -291,6 +332,10 @@ Codes::Codes(const Dataset& dataset, Parts&& parts)
   flip_ = lossless_ && element_ == ANN_I8 ? 0x80 : 0;
   walk_over(data_, stride_);
   see_halves(dataset);
+  if (parts.halves.empty()) return;
+  halves_ = std::move(parts.halves);
+  halves_touch_ = parts.halves_touch;
+  walk_by_halves();
 }
 
 double Codes::length_of_row(const uint8_t* row) const {
@@ -462,7 +507,7 @@ void Codes::encode_walk_query(const PreparedQuery& query, uint8_t* code) const {
     encode_query(query, plain);
     return projected_->project(plain, plain + stride_, code);
   }
-  if (!by_halves_) return encode_query(query, code);
+  if (!by_halves_ || has_halves()) return encode_query(query, code);
   const float* values = static_cast<const float*>(query.values);
   for (uint32_t column = 0; column < dim_; ++column) {
     const float kept = std::min(kQueryMax, std::max(-kQueryMax, values[column]));

@@ -98,11 +98,25 @@ std::unique_ptr<DevicePlacement> finish_product_graph_on_device(const BuildPlan&
   return nullptr;
 }
 
-/// Measures of the lists under a graph, and of the codes.
+/// Whether the order by halves of codes is that of rows but for a few that lie at nearly equal distances, whose places
+/// re-ranking finds.
+bool halves_serve(const CodeOrder& order) {
+  constexpr double kServes = 0.999;       // share of the true 10 among the first 20 by code,
+  constexpr double kServesWorst = 0.995;  // of the worst tenth
+  return order.first_twenty >= kServes && order.worst_twenty >= kServesWorst;
+}
+
+/// Measures of the lists under a graph, and of the codes. Halves of these that do not order the rows are dropped.
 void measure(Segment& segment, const SampledLists& lists, double by_codes, const DevicePlacement* placed,
              const Execution& execution) {
-  const RowMeasures measures =
-      measure_rows(segment.dataset, segment.codes, lists, by_codes, segment.seed, placed, execution);
+  const auto look = [&] {
+    return measure_rows(segment.dataset, segment.codes, lists, by_codes, segment.seed, placed, execution);
+  };
+  RowMeasures measures = look();
+  if (segment.codes.has_halves() && !halves_serve(measures.order)) {
+    segment.codes.drop_halves();
+    measures = look();
+  }
   segment.knn_share = measures.knn_share;
   if (segment.codes.projected() == nullptr) segment.codes.set_order(measures.order);
 }
@@ -529,7 +543,10 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     if (by_product && !by_walks) make_scaled_codes(calibration, segment, execution);
     // A device that builds calibrates by its own walks, which take the codes as they are.
-    if (plan.device < ANN_DEVICE_CUDA) project_codes(plan, segment, execution.span(0.03, 0.06));
+    if (plan.device < ANN_DEVICE_CUDA) {
+      project_codes(plan, segment, execution.span(0.03, 0.06));
+      segment.codes.make_halves(execution);
+    }
 
     execution.span(0.06, 0.7).enter("k-NN graph");
     SearchGraph& graph = segment.graph;

@@ -89,6 +89,12 @@ size_t projected_stride(const Asked& asked) {
   return Codes::code_stride(asked.shape.dim, asked.shape.metric, false);
 }
 
+/// Bytes from one half of wide codes to the next, which a build on the CPU makes; else 0.
+size_t half_stride(const Asked& asked) {
+  if (asked.plan.device >= ANN_DEVICE_CUDA || asked.is_inner_product() || !may_be_wide(asked)) return 0;
+  return Codes::half_stride(asked.shape.dim, asked.shape.metric, asked.element);
+}
+
 /// Bytes that an index with a graph holds beside its rows.
 uint64_t graph_and_codes(const Asked& asked) {
   const ann_index_params& shape = asked.shape;
@@ -102,8 +108,9 @@ uint64_t graph_and_codes(const Asked& asked) {
       asked.plan.calibrate ? query_sample_bytes(asked.plan.queries_given, shape.dim, asked.element) : 0;
   const uint64_t bytes = asked.rows * projected_stride(asked);
   const uint64_t projected = projected_codes_bytes(asked.rows, projected_stride(asked));
+  const uint64_t halves = asked.rows * half_stride(asked);
   // Wide codes have no projection.
-  const uint64_t coded = rows_serve ? projected : std::max(codes, bytes + projected);
+  const uint64_t coded = rows_serve ? projected : std::max(codes + halves, bytes + projected);
   return coded + centre + scaled + edges + upper + reach_bytes(asked.rows) + queries;
 }
 

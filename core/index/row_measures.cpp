@@ -97,7 +97,7 @@ struct NearSample {
     Array<float> distances(execution.memory, ids.size());
     search_exact(dataset, queries, {{}, {}, rows.data()},
                  {seen, ids.data(), distances.data(), nullptr, nullptr}, execution);
-    Array<uint8_t> code(execution.memory, codes.stride());
+    Array<uint8_t> code(execution.memory, codes.walk_query_bytes());
     for (size_t i = 0; i < rows.size(); ++i) {
       execution.check();
       std::copy_n(distances.data() + i * seen, depth, truth.data() + i * depth);
@@ -105,8 +105,8 @@ struct NearSample {
       uint32_t by_code[looked_at(kDepth)];
       uint64_t keys[looked_at(kDepth)];
       for (uint32_t j = 0; j < seen; ++j) near[j] = dataset.find(ids[i * seen + j]);
-      codes.encode_query(queries[i], code.data());
-      codes.distances(code.data(), near, seen, by_code);
+      codes.encode_walk_query(queries[i], code.data());
+      codes.walk_distances(code.data(), near, seen, by_code);
       for (uint32_t j = 0; j < seen; ++j) keys[j] = RowKey::of(by_code[j], near[j], false);
       std::sort(keys, keys + seen);
       for (uint32_t j = 0; j < kLooked; ++j)

@@ -32,6 +32,7 @@ inline constexpr uint64_t kFeatureEntryGroups = 1;  // to be ignored: short list
 inline constexpr uint64_t kFeatureSlackGroups = 2;  // likewise: and small slacks do
 inline constexpr uint16_t kMinorWithSlackSpread = 10;
 inline constexpr uint16_t kMinorWithCoveringHeads = 11;
+inline constexpr uint16_t kMinorWithHalfCodes = 12;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeatureSlackSpread =
     4;  // to be known: curves of slacks are of walks that 1.10 alone made
@@ -67,10 +68,11 @@ enum SectionType : uint32_t {
   kFirstCurves = 23,
   kCoveringHeads = 24,
   kCoveringCurves = 25,
+  kHalfCodes = 26,
 };
-inline constexpr uint32_t kTypesMax = 25;
+inline constexpr uint32_t kTypesMax = 26;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kCoveringCurves);
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kHalfCodes);
 }
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section

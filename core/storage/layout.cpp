@@ -65,6 +65,7 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
       demand(kCoveringHeads, calibrated.covering_heads, sizeof(uint32_t));
       demand(kCoveringCurves, calibrated.covering_curves, sizeof(SlackCurve));
     }
+    if (calibrated.half_bytes != 0) demand(kHalfCodes, header.rows, calibrated.half_bytes);
   }
   return count;
 }

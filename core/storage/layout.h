@@ -32,7 +32,7 @@ uint64_t query_bytes(const Header& header);
 /// The counts that a header leaves open: how many curves there are, queries, and curves of devices; of variable rows
 /// how many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes); curves of
 /// SLACK; bytes of a projected code (0: no such codes); curves of the first answers of devices' walks; covering heads,
-/// and curves of SLACK from there.
+/// and curves of SLACK from there; bytes of a half code (0: no such codes).
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
@@ -47,6 +47,7 @@ struct Calibrated {
   uint32_t first_curves = 0;
   uint32_t covering_heads = 0;
   uint32_t covering_curves = 0;
+  uint32_t half_bytes = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

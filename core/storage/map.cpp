@@ -139,6 +139,7 @@ const char* fault_in(const FileMap& map, uint32_t type, uint64_t begin, const ui
   const Header& header = map.header;
   const uint32_t rows = static_cast<uint32_t>(header.rows);
   const int32_t element = static_cast<int32_t>(header.element);
+  const int32_t metric = static_cast<int32_t>(header.metric);
   switch (type) {
     case kRows:
       if (!elements_finite(element, data, bytes)) return "a value is NaN or infinite";
@@ -180,6 +181,12 @@ const char* fault_in(const FileMap& map, uint32_t type, uint64_t begin, const ui
                         uint64_t{code_columns(header)} * code_item_bytes(header.codes)))
         return "bytes that fill codes up are not zero";
       return nullptr;
+    case kHalfCodes:
+      if (!elements_finite(ANN_F16, data, bytes)) return "a value is NaN or infinite";
+      return padding_zero(data, begin, bytes, Codes::half_stride(header.dim, metric, element),
+                          uint64_t{header.dim} * sizeof(uint16_t))
+                 ? nullptr
+                 : "bytes that fill codes up are not zero";
     case kPrefixes:
       return all_legal<uint16_t>(data, bytes, [&](uint16_t length) { return length <= header.degree; })
                  ? nullptr
@@ -241,6 +248,7 @@ const char* section_name(uint32_t type) {
   if (type == kFirstCurves) return "first curves";
   if (type == kCoveringHeads) return "covering heads";
   if (type == kCoveringCurves) return "covering curves";
+  if (type == kHalfCodes) return "half codes";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
 
@@ -416,6 +424,7 @@ void FileMap::check_sections() {
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kSlackCurvesMax + 1));
     if (section.type == kCodeOrder || section.type == kProjectedOrder) calibrated.order = true;
     if (section.type == kProjectedCodes) calibrated.projected_width = section.item_bytes;
+    if (section.type == kHalfCodes) calibrated.half_bytes = section.item_bytes;
     if (section.type == kEdges) calibrated.edges = section.items;
     if (section.type == kPrefixes) calibrated.levels = section.item_bytes / sizeof(uint16_t);
     if (section.type == kLayers) calibrated.layer_words = section.items;
@@ -446,6 +455,7 @@ void FileMap::check_sections() {
                  kSlackCurvesMax);
   projected_width = calibrated.projected_width;
   if (projected_width != 0) check_projected();
+  if (calibrated.half_bytes != 0) check_halves(calibrated.half_bytes);
   Section demanded[kTypesMax];
   if (known != demanded_sections(header, calibrated, demanded))
     fail_corrupt("the sections are not those that the header demands");
@@ -468,6 +478,13 @@ void FileMap::check_projected() const {
   if (projected_width % kProjectedStep != 0 || projected_width > ProjectedCodes::kMost)
     fail_corrupt("a projected code has %u bytes, allowed are multiples of %u up to %u", projected_width,
                  kProjectedStep, ProjectedCodes::kMost);
+}
+
+void FileMap::check_halves(uint32_t half_bytes) const {
+  const size_t stride = Codes::half_stride(header.dim, static_cast<int32_t>(header.metric),
+                                           static_cast<int32_t>(header.element));
+  if (header.codes != kCodesFloats || header.rows == 0 || half_bytes != stride)
+    fail_corrupt("there are half codes of %u bytes, which no such index has", half_bytes);
 }
 
 const Section* FileMap::find(uint32_t type) const {

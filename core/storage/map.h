@@ -55,6 +55,7 @@ struct FileMap {
   void read_table(Source& source, const Allocator& memory);
   void check_sections();
   void check_projected() const;
+  void check_halves(uint32_t half_bytes) const;
 };
 
 /// Checks that section 4 of the specification cannot make chunk by chunk.

@@ -123,6 +123,7 @@ struct Parts {
   Array<double> order_of_codes;
   Array<uint8_t> projected_codes;
   Array<uint8_t> projection;
+  Array<uint8_t> half_codes;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
   template <class Visit>
@@ -175,6 +176,8 @@ struct Parts {
         return visit(projected_codes);
       case kProjection:
         return visit(projection);
+      case kHalfCodes:
+        return visit(half_codes);
     }
   }
 
@@ -265,7 +268,8 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
   segment.codes =
       Codes(segment.dataset, {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
-                              header.code_factor, header.norm_max, touches.of[kCodes]});
+                              header.code_factor, header.norm_max, touches.of[kCodes],
+                              std::move(parts.half_codes), touches.of[kHalfCodes]});
   if (!parts.scaled_centres.empty())
     segment.codes.walk_by(ScaledCodes(
         segment.dataset,

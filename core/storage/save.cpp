@@ -61,13 +61,13 @@ class Content {
     order_[2] = order.worst_twenty;
     fill_header();
     const SearchGraph& graph = segment_.graph;
-    header_.sections =
-        demanded_sections(header_,
-                          {calibration_.curves().count(), segment_.queries.count(),
-                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels,
-                           cells(), layers_.size(), slack_count(), has_order(), projected_width(),
-                           static_cast<uint32_t>(first_curves_.size()), covering_heads(), covering_count()},
-                          sections_);
+    header_.sections = demanded_sections(
+        header_,
+        {calibration_.curves().count(), segment_.queries.count(),
+         static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels, cells(),
+         layers_.size(), slack_count(), has_order(), projected_width(),
+         static_cast<uint32_t>(first_curves_.size()), covering_heads(), covering_count(), half_bytes()},
+        sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -131,6 +131,13 @@ class Content {
     return projected != nullptr ? projected->width() : 0;
   }
 
+  /// Bytes of a half code; 0: there are none.
+  uint32_t half_bytes() const {
+    if (!segment_.has_graph() || !segment_.codes.has_halves()) return 0;
+    const Dataset& dataset = segment_.dataset;
+    return static_cast<uint32_t>(Codes::half_stride(dataset.dim(), dataset.metric(), dataset.element()));
+  }
+
   /// Whether the order by codes is stored; where walks compare rows that are their own codes it is known.
   bool has_order() const {
     const Dataset& dataset = segment_.dataset;
@@ -147,7 +154,8 @@ class Content {
     const auto [lists, slacks] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
     if (lists) header_.features |= kFeatureEntryGroups;
     if (slacks) header_.features |= kFeatureSlackGroups;
-    header_.minor = covering() != nullptr           ? kMinorWithCoveringHeads
+    header_.minor = half_bytes() != 0               ? kMinorWithHalfCodes
+                    : covering() != nullptr         ? kMinorWithCoveringHeads
                     : slacks                        ? kMinorWithSlackGroups
                     : lists                         ? kMinorWithEntryGroups
                     : !first_curves_.empty()        ? kMinorWithFirstCurves
@@ -305,6 +313,8 @@ class Content {
         return covering()->heads.data();
       case kCoveringCurves:
         return covering_curves_.data();
+      case kHalfCodes:
+        return segment_.codes.halves();
       case kCodeOrder:
       case kProjectedOrder:
         return order_;

@@ -175,11 +175,16 @@
 //                     with CAGRA, with section 25; since 1.11
 //     25  covering curves  calibration curves of searches that start there, like section 18, 1 to 4. With section 24;
 //                     since 1.11. Without both walks start at entry points. Item: a curve
+//     26  half codes  [rows, stride] f16, finite: the floats of section 6, rounded, which walks of the CPU take instead
+//                     of them; zeros up to a multiple of 64 bytes. May be there with codes 3 of at least 17 columns and
+//                     at least one row, by another metric than inner product, but not by squared L2 of f16 rows of 64
+//                     columns and more, which serve themselves; since 1.12 (core/dataset/codes.h). Without it the CPU walks by section 6,
+//                     which orders rows as well, so that the curves' promises hold. Item: stride bytes
 //
 // A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14 and 26 to 63 are kept for later sections: removed rows, shards.
+// Types 14 and 27 to 63 are kept for later sections: removed rows, shards.
 //
 // 5  THE TAIL
 //

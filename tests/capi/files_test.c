@@ -707,6 +707,23 @@ static void shares(void) {
   vectors_free(&rows);
 }
 
+/* A file says of codes what the index that was saved does, in every mode. */
+static void check_codes_kept(const bytes *file, const ann_index_info *made) {
+  for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+    ann_open_params open = ANN_OPEN_PARAMS_INIT;
+    open.mode = mode;
+    ann_index *opened = NULL;
+    ann_index_info kept = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_open_memory(NULL, file->data, file->count, &open, &opened, NULL, NULL));
+    CHECK_OK(ann_index_get_info(opened, &kept, NULL));
+    CHECK(kept.codes == made->codes && kept.code_centres == made->code_centres &&
+          kept.code_bytes == made->code_bytes && kept.code_first_ten == made->code_first_ten &&
+          kept.code_first_twenty == made->code_first_twenty &&
+          kept.code_worst_twenty == made->code_worst_twenty);
+    ann_index_free(opened);
+  }
+}
+
 /* What codes an index has and how well they order its rows is said alike by the index that was built and by its file,
  * and no file has it where rows are their own codes. */
 static void code_orders(void) {
@@ -721,7 +738,7 @@ static void code_orders(void) {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.calibrate = ANN_OFF;
     ann_index *index = index_build(kinds[i].metric, &rows, &params);
-    ann_index_info made = ANN_INDEX_INFO_INIT, kept = ANN_INDEX_INFO_INIT;
+    ann_index_info made = ANN_INDEX_INFO_INIT;
     CHECK_OK(ann_index_get_info(index, &made, NULL));
     CHECK_EQUAL(made.codes, kinds[i].codes);
     CHECK(made.code_bytes >= 24 && made.code_bytes % 16 == 0);
@@ -733,18 +750,7 @@ static void code_orders(void) {
               (double)made.code_first_twenty, (double)made.code_worst_twenty);
     if (made.codes == ANN_CODES_ROWS) CHECK(made.code_first_ten == 1 && made.code_worst_twenty == 1);
     bytes file = saved_bytes(index, INT64_MAX, 0);
-    for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
-      ann_open_params open = ANN_OPEN_PARAMS_INIT;
-      open.mode = mode;
-      ann_index *opened = NULL;
-      CHECK_OK(ann_open_memory(NULL, file.data, file.count, &open, &opened, NULL, NULL));
-      CHECK_OK(ann_index_get_info(opened, &kept, NULL));
-      CHECK(kept.codes == made.codes && kept.code_centres == made.code_centres &&
-            kept.code_bytes == made.code_bytes && kept.code_first_ten == made.code_first_ten &&
-            kept.code_first_twenty == made.code_first_twenty &&
-            kept.code_worst_twenty == made.code_worst_twenty);
-      ann_index_free(opened);
-    }
+    check_codes_kept(&file, &made);
     ann_index_free(index);
     free(file.data);
     vectors_free(&rows);
@@ -798,7 +804,7 @@ static void projections(void) {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.device = ANN_DEVICE_CPU;
     ann_index *index = index_build(kinds[i].metric, &rows, &params);
-    ann_index_info made = ANN_INDEX_INFO_INIT, kept = ANN_INDEX_INFO_INIT;
+    ann_index_info made = ANN_INDEX_INFO_INIT;
     CHECK_OK(ann_index_get_info(index, &made, NULL));
     CHECK_EQUAL(made.codes, ANN_CODES_PROJECTED);
     CHECK_EQUAL(made.code_bytes, 64);
@@ -809,17 +815,48 @@ static void projections(void) {
     bytes file = saved_bytes(index, INT64_MAX, 0);
     /* The minor version of the format: of rows that a device walks by other codes there is a curve more. */
     CHECK(file.data[14] == (test_on_device() && kinds[i].element != ANN_I8 ? 7 : 6));
-    for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
-      ann_open_params open = ANN_OPEN_PARAMS_INIT;
-      open.mode = mode;
-      ann_index *opened = NULL;
-      CHECK_OK(ann_open_memory(NULL, file.data, file.count, &open, &opened, NULL, NULL));
-      CHECK_OK(ann_index_get_info(opened, &kept, NULL));
-      CHECK(kept.codes == made.codes && kept.code_bytes == made.code_bytes &&
-            kept.code_first_ten == made.code_first_ten && kept.code_first_twenty == made.code_first_twenty &&
-            kept.code_worst_twenty == made.code_worst_twenty);
-      ann_index_free(opened);
+    check_codes_kept(&file, &made);
+    free(file.data);
+    ann_index_free(index);
+    vectors_free(&rows);
+    vectors_free(&queries);
+  }
+}
+
+/* Where codes are floats, walks of the CPU compare halves of them that files keep, unless halves take as many lines of a
+ * cache or do not order the rows. */
+static void half_codes(void) {
+  const struct {
+    int32_t element, metric;
+    uint32_t dim, tight, code_bytes;
+  } kinds[] = {{ANN_F32, ANN_METRIC_L2, 24, 0, 64},       {ANN_F16, ANN_METRIC_L2, 40, 0, 128},
+               {ANN_BF16, ANN_METRIC_COSINE, 70, 0, 192}, {ANN_U8, ANN_METRIC_COSINE, 24, 0, 64},
+               {ANN_F32, ANN_METRIC_L2, 16, 0, 64},       {ANN_F32, ANN_METRIC_L2, 24, 1, 128},
+               {ANN_F16, ANN_METRIC_L2, 72, 0, 144}}; /* rows that serve as they are */
+  for (int i = 0; i < 7; i++) {
+    vectors rows = vectors_make(DATA_ISLANDS, kinds[i].element, 2000, kinds[i].dim, 5);
+    vectors queries = vectors_make(DATA_ISLANDS, kinds[i].element, 30, kinds[i].dim, 6);
+    for (uint64_t at = 0; kinds[i].tight && at < rows.rows * rows.dim; at++) {
+      float *value = (float *)rows.data + at;
+      *value = 1e-4f * *value + (at / rows.dim % 2 ? 1 : -1);
     }
+    if (kinds[i].element == ANN_U8) /* two places, and little beside them */
+      for (uint64_t at = 0; at < rows.rows * rows.dim; at++)
+        rows.data[at] = (unsigned char)(at / rows.dim % 2 ? 250 - at % 7 % 3 : 2 + at % 11 % 3);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.device = ANN_DEVICE_CPU;
+    ann_index *index = index_build(kinds[i].metric, &rows, &params);
+    ann_index_info made = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(index, &made, NULL));
+    CHECK_EQUAL(made.codes, ANN_CODES_FLOATS);
+    CHECK_EQUAL(made.code_bytes, kinds[i].code_bytes);
+    CHECK_SAY(made.code_first_twenty >= 0.999f, "halves order %.4f", (double)made.code_first_twenty);
+    check_same(index, index, &queries, "half codes");
+    round_trip(index, &queries, "half codes");
+    bytes file = saved_bytes(index, INT64_MAX, 0);
+    const int has_halves = made.code_bytes < (kinds[i].dim * 4 + 63) / 64 * 64 && made.code_bytes % 64 == 0;
+    CHECK_SAY((file.data[14] == 12) == has_halves, "kind %d has format 1.%d", i, file.data[14]);
+    check_codes_kept(&file, &made);
     free(file.data);
     ann_index_free(index);
     vectors_free(&rows);
@@ -842,6 +879,7 @@ int main(int count, char **arguments) {
     shares();
     code_orders();
     projections();
+    half_codes();
   }
   many_at_once();
   char command[320];

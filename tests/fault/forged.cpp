@@ -309,6 +309,17 @@ bool lawful_scaled_codes(const Header& header, const Values& codes, const Values
   return true;
 }
 
+bool lawful_half_codes(const Header& header, const Values& halves) {
+  const uint64_t stride = (header.dim * 2 + 63) / 64 * 64;
+  for (uint64_t row = 0; row < halves.bytes() / stride; ++row) {
+    for (uint64_t at = 0; at < stride / 2; ++at) {
+      const auto half = halves.at<uint16_t>(row * stride / 2 + at);
+      if ((half & 0x7c00) == 0x7c00 || (at >= header.dim && half != 0)) return false;
+    }
+  }
+  return true;
+}
+
 bool lawful_projection(const Values& codes, const Values& projection, const Header& header) {
   if (projection.bytes() == 0) return true;
   const float factor = projection.at<float>(0);
@@ -486,7 +497,8 @@ bool lawful(const Bytes& file) {
          lawful_queries(header, values(kQueries)) && lawful_shares(values(kCodeOrder)) &&
          lawful_shares(values(kProjectedOrder)) &&
          lawful_projection(values(kProjectedCodes), values(kProjection), header) &&
-         lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres));
+         lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres)) &&
+         lawful_half_codes(header, values(kHalfCodes));
 }
 
 bool legal_id(const Bytes& file, uint64_t id) {

@@ -190,7 +190,7 @@ class Judge {
     header.features = header.graph != kGraphNone
                           ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups)
                           : made.features;
-    header.minor = made.minor == kMinorWithCoveringHeads          ? made.minor
+    header.minor = made.minor >= kMinorWithCoveringHeads          ? made.minor
                    : (header.features & kFeatureSlackGroups) != 0 ? kMinorWithSlackGroups
                    : (header.features & kFeatureEntryGroups) != 0 ? kMinorWithEntryGroups
                                                                   : made.minor;
@@ -460,13 +460,13 @@ void later_versions(const Made& made, Judge& judge) {
     mend(file, Mending::kAll);
     return file;
   };
-  CHECK(judge.judge(changed([](Header& h) { h.minor = 12; }), true, "a later minor"));
+  CHECK(judge.judge(changed([](Header& h) { h.minor = 13; }), true, "a later minor"));
   CHECK(judge.judge(changed([](Header& h) { h.features = 5; }), true, "features to ignore"));
   CHECK(judge.judge(changed([](Header& h) { h.features_to_write = 5; }), true, "features to write"));
   CHECK_STATUS(open_status(changed([](Header& h) { h.major = 2; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 8; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 1; })), ANN_CORRUPT);  // of layers
-  for (const uint32_t type : {26u, 31u, 63u, UINT32_MAX})
+  for (const uint32_t type : {27u, 31u, 63u, UINT32_MAX})
     for (const uint64_t bytes : {0, 1, 100, 4096, 5000, 3000000}) {
       const Bytes optional = with_section(made.file, type, kSkippable, bytes);
       CHECK_SAY(judge.judge(optional, true, "a section to skip"), "%s: refused with a section to skip",
@@ -500,6 +500,8 @@ int main() {
   cut_rows();
   std::vector<Made> all;
   for (const Kind& kind : few_kinds()) all.emplace_back(kind, 1);
+  const auto has_halves = [](const Made& made) { return header_of(made.file).minor == kMinorWithHalfCodes; };
+  CHECK(std::any_of(all.begin(), all.end(), has_halves));
   all.push_back(with_rare_sections());
   for (const Made& made : all) {
     Judge of_fields(made), of_values(made);

@@ -61,7 +61,7 @@ bool Bytes::operator==(const Bytes& other) const {
 
 std::string Kind::name() const {
   return std::string(metric_name(metric)) + "-" + element_name(element) + (graph ? "-cagra" : "-none") +
-         (ids ? "-ids" : "") + (dim <= 2 ? "-wide" : "");
+         (ids ? "-ids" : "") + (dim <= 2 || islands ? "-wide" : "");
 }
 
 std::vector<Kind> few_kinds() {
@@ -69,7 +69,8 @@ std::vector<Kind> few_kinds() {
           {ANN_METRIC_COSINE, ANN_F32, true, true, 9, 40},
           {ANN_METRIC_INNER_PRODUCT, ANN_F32, true, false, 8, 40},
           {ANN_METRIC_L2, ANN_F32, false, true, 7, 40},
-          {ANN_METRIC_L2, ANN_F16, true, false, 2, 40}};
+          {ANN_METRIC_L2, ANN_F16, true, false, 2, 40},
+          {ANN_METRIC_L2, ANN_F32, true, false, 24, 40, true}};
 }
 
 std::vector<Kind> all_kinds() {
@@ -79,13 +80,15 @@ std::vector<Kind> all_kinds() {
       for (const bool graph : {true, false})
         for (const bool ids : {false, true}) kinds.push_back({metric, element, graph, ids, 10, 40});
   for (const int32_t metric : all_metrics) kinds.push_back({metric, ANN_F32, true, false, 2, 40});
+  kinds.push_back({ANN_METRIC_L2, ANN_F32, true, false, 24, 40, true});
   kinds.push_back({ANN_METRIC_L2, ANN_F32, true, false, 5, 0});
   kinds.push_back({ANN_METRIC_L2, ANN_F32, true, true, 5, 1});
   return kinds;
 }
 
 Made::Made(const Kind& made_kind, uint64_t seed, uint32_t degree) : kind(made_kind), name(made_kind.name()) {
-  vectors rows = vectors_make(DATA_NORMAL, kind.element, kind.rows, kind.dim, seed);
+  vectors rows =
+      vectors_make(kind.islands ? DATA_ISLANDS : DATA_NORMAL, kind.element, kind.rows, kind.dim, seed);
   vectors asked = vectors_make(DATA_NORMAL, kind.element, kQueries, kind.dim, seed + 1000);
   queries_.assign(asked.data, asked.data + kQueries * kind.dim * element_size(kind.element));
   std::vector<uint64_t> ids;

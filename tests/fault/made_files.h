@@ -54,6 +54,7 @@ struct Kind {
   bool ids;
   uint32_t dim;
   uint64_t rows;
+  bool islands = false;  // whose rows bytes do not distinguish
 
   std::string name() const;
 };

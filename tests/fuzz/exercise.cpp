@@ -255,6 +255,8 @@ uint16_t minor_of(uint32_t type) {
     case kCoveringHeads:
     case kCoveringCurves:
       return kMinorWithCoveringHeads;
+    case kHalfCodes:
+      return kMinorWithHalfCodes;
     default:
       return kMinor;
   }

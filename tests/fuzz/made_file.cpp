@@ -39,6 +39,12 @@ void choose_codes(Header& header, Input& input) {
   }
 }
 
+/// Bytes of a half code; 0: such codes have none.
+uint32_t half_stride(const Header& header) {
+  return static_cast<uint32_t>(Codes::half_stride(header.dim, static_cast<int32_t>(header.metric),
+                                                  static_cast<int32_t>(header.element)));
+}
+
 /// Fills sections with values drawn from one seed.
 class Values {
  public:
@@ -84,6 +90,8 @@ class Values {
         return fill_bytes(out, section.bytes);
       case kProjection:
         return fill_projection(out, section.bytes);
+      case kHalfCodes:
+        return fill_half_codes(out, section.item_bytes);
       case kProjectedOrder:
         for (uint64_t i = 0; i < section.items; ++i) put(out, i, 0.5);
         return;
@@ -116,6 +124,11 @@ class Values {
       for (uint32_t column = 0; column < header_.dim; ++column)
         float_to_element(small_float(), out, element, column);
     }
+  }
+  void fill_half_codes(uint8_t* out, uint32_t stride) {
+    for (uint64_t row = 0; row < header_.rows; ++row, out += stride)
+      for (uint32_t column = 0; column < header_.dim; ++column)
+        float_to_element(small_float(), out, ANN_F16, column);
   }
   void fill_ids(uint8_t* out) {
     ids_.clear();
@@ -220,7 +233,7 @@ class Values {
 uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     Section& section = table[known + i] = {};
-    section.type = 26 + i * 7;
+    section.type = 27 + i * 7;
     section.flags = kSkippable;
     section.item_bytes = 1;
     section.bytes = section.items = kUnknownBytes;
@@ -277,6 +290,8 @@ FileShape read_shape(Input& input, bool large) {
   } else if (header.graph == kGraphCagra && input.below(16) == 15) {
     header.features_to_read |= kFeatureSlackSpread;
   }
+  if (header.codes == kCodesFloats && header.rows > 0 && input.below(2) == 1)
+    shape.half_bytes = half_stride(header);
   return shape;
 }
 
@@ -285,7 +300,8 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = shape.covering_heads != 0                              ? kMinorWithCoveringHeads
+  header.minor = shape.half_bytes != 0                                  ? kMinorWithHalfCodes
+                 : shape.covering_heads != 0                            ? kMinorWithCoveringHeads
                  : (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
                  : header.features > kFeatureEntryGroups                ? kMinorWithSlackGroups
                  : header.features != 0                                 ? kMinorWithEntryGroups
@@ -307,6 +323,7 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   calibrated.covering_heads = shape.covering_heads;
   calibrated.covering_curves = shape.covering_curves;
   calibrated.projected_width = shape.projected_width;
+  calibrated.half_bytes = shape.half_bytes;
   calibrated.order = shape.projected_width == 128;
   header.sections = add_unknown(table, demanded_sections(header, calibrated, table), shape.unknown_sections);
   const uint64_t tail = place_sections(table, header.sections);

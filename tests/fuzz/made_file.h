@@ -23,6 +23,7 @@ struct FileShape {
   uint32_t covering_heads = 0;
   uint32_t covering_curves = 0;
   uint32_t projected_width = 0;
+  uint32_t half_bytes = 0;
   uint32_t unknown_sections = 0;
   uint64_t values_seed = 0;
 };

@@ -121,6 +121,7 @@ void lay_out(std::vector<uint8_t>& file, uint64_t bytes_max) {
       calibrated.first_curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kFirstCurvesMax + 1));
     if (old[i].type == kCodeOrder || old[i].type == kProjectedOrder) calibrated.order = true;
     if (old[i].type == kProjectedCodes) calibrated.projected_width = std::min(old[i].item_bytes, 1024u);
+    if (old[i].type == kHalfCodes) calibrated.half_bytes = std::min(old[i].item_bytes, 1024u);
     if (old[i].type == kQueries) calibrated.queries = std::min(old[i].items, kQueriesMax + 1);
   }
   Section table[kSectionsMax] = {};

@@ -115,12 +115,14 @@ Header read_header(Input& input, Calibrated* calibrated) {
       header.code_stride = Codes::code_stride(header.dim, metric, header.codes == kCodesFloats);
   }
   // So many rows as leave the file below its limit, whatever a row takes.
-  const uint64_t row_bytes = header.row_stride + header.code_stride + uint64_t{header.degree} * 4 + 32;
+  const uint64_t row_bytes = header.row_stride + 2 * header.code_stride + uint64_t{header.degree} * 4 + 32;
   header.rows = std::min(header.rows, (kUsualBytesMax / 2 >> input.below(16)) / row_bytes);
   if (header.rows > 0) {
     header.has_ids = static_cast<uint32_t>(input.below(2));
     if (header.graph == kGraphCagra)
       header.entries = static_cast<uint32_t>(choose(input, 1, std::min<uint64_t>(header.rows, 4096)));
+    if (header.codes == kCodesFloats && input.below(2) == 1)
+      calibrated->half_bytes = static_cast<uint32_t>(Codes::half_stride(header.dim, metric, element));
   }
   return header;
 }
@@ -128,7 +130,7 @@ Header read_header(Input& input, Calibrated* calibrated) {
 /// Adds a section of unknown type, up to the end of 64 bits.
 void add_unknown(Header& header, Section* table, Input& input) {
   Section& section = table[header.sections++] = {};
-  section.type = static_cast<uint32_t>(26 + input.below(38));
+  section.type = static_cast<uint32_t>(27 + input.below(37));
   section.flags = kSkippable;
   section.item_bytes = 1;
   const uint64_t less = choose(input, 0, uint64_t{4} << 20);
@@ -223,6 +225,11 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
   demand_bytes(kCodes, codes, Wide{header.rows} * header.code_stride);
   demand_bytes(kEdges, graph, Wide{header.rows} * header.degree * 4);
   demand_bytes(kEntries, graph, Wide{header.entries} * 4);
+  const Section* halves = map.find(kHalfCodes);
+  DEMAND(halves == nullptr ||
+             (header.codes == kCodesFloats && halves->items == header.rows &&
+              halves->item_bytes >= header.dim * sizeof(uint16_t) && halves->item_bytes < header.code_stride),
+         "half codes are not as long as they are read");
   const Section* queries = map.find(kQueries);
   DEMAND(queries == nullptr ||
              (graph && queries->items <= kQueriesMax && queries->item_bytes == query_bytes(header)),

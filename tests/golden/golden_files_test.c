@@ -9,7 +9,8 @@
  * format 1.5 two that say how well their codes order rows, one of which has codes with a scale for each row, one with
  * curves of a slack bound, and one with both; of format 1.7 one with curves of devices, which the second line leaves out
  * and curves.cpp puts into it; of format 1.8 one of copies, whose short lists start from groups of entry points,
- * of 1.9 one whose small slacks do, too, and of 1.11 one with covering heads, which curves.cpp puts into it.
+ * of 1.9 one whose small slacks do, too, of 1.11 one with covering heads, which curves.cpp puts into it, and of 1.12 one
+ * whose codes of floats have halves beside them.
  * answers.txt says of each what its header says, gives queries as the hexadecimal bytes of their vectors, and the
  * answers as id:bits, bits being those of the 32-bit distance:
  *
@@ -31,7 +32,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 14 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 15 };
 enum { DISTINCT = 80, COPIES = 8 }; /* more unlike rows than the 64 entry points of other graphs */
 enum { FILE_BYTES_MAX = 100 << 10 };
 
@@ -47,6 +48,7 @@ typedef struct kind {
   int slack;   /* has curves of a slack bound */
   int devices; /* has curves of devices */
   int groups; /* has rows with copies; 1: short lists start from groups, 3: small slacks, too; 7: and has covering heads */
+  int halves; /* has halves of codes of floats */
 } kind;
 
 static const char *graph_name(int32_t graph) {
@@ -69,28 +71,30 @@ static void list_kinds(kind *kinds) {
         k->graph = graph;
         k->ids = count++ % 2;
         k->dim = 8;
-        k->queries = k->order = k->slack = k->devices = k->groups = 0;
+        k->queries = k->order = k->slack = k->devices = k->groups = k->halves = 0;
       }
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 1, 1, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 1};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 3};
-  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 7};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 1, 1, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 1, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 3, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 7, 0};
+  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 24, 0, 1, 1, 0, 0, 1};
   for (int i = 0; i < KINDS; i++)
-    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s%s%s", metric_name(kinds[i].metric),
+    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
              kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "",
              kinds[i].order ? "-order" : "", kinds[i].slack ? "-slack" : "",
-             kinds[i].devices ? "-device-curves" : "", group_names[kinds[i].groups]);
+             kinds[i].devices ? "-device-curves" : "", group_names[kinds[i].groups],
+             kinds[i].halves ? "-half-codes" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -122,7 +126,8 @@ static void print_answers(FILE *list, const char *which, const answers *found, u
 /* Where there are to be groups, the first rows are unlike and the others copy them in turn. */
 static vectors make_rows(const kind *what) {
   const uint64_t count = what->groups ? DISTINCT * COPIES : ROWS;
-  vectors rows = vectors_make(DATA_NORMAL, what->element, count, what->dim, 11);
+  const int islands = what->halves; /* whose rows bytes do not distinguish */
+  vectors rows = vectors_make(islands ? DATA_ISLANDS : DATA_NORMAL, what->element, count, what->dim, 11);
   const size_t bytes = what->dim * element_size(what->element);
   for (uint64_t i = DISTINCT; i < count; i++)
     memcpy(vectors_row(&rows, i), vectors_row(&rows, i % DISTINCT), bytes);
@@ -219,6 +224,7 @@ static int read_golden(FILE *list, golden *file) {
   k->groups = strstr(k->name, "-covering") != NULL         ? 7
               : strstr(k->name, "-groups-of-both") != NULL ? 3
                                                            : strstr(k->name, "-groups") != NULL;
+  k->halves = strstr(k->name, "-half-codes") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
   for (uint64_t q = 0; q < QUERIES; q++) {
     CHECK(fgets(line, sizeof line, list) && strncmp(line, "query ", 6) == 0);
@@ -314,7 +320,8 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   const kind *k = &file->what;
   const int grown = k->graph == ANN_GRAPH_TSDG || k->graph == ANN_GRAPH_GGNN;
   const int measured = k->order || k->slack;
-  const uint32_t format = k->groups > 3   ? 0x1000b
+  const uint32_t format = k->halves       ? 0x1000c
+                          : k->groups > 3 ? 0x1000b
                           : k->groups > 1 ? 0x10009
                           : k->groups     ? 0x10008
                           : k->devices    ? 0x10007
@@ -348,6 +355,7 @@ static void check_codes(const ann_index *index, const golden *file) {
   CHECK_SAY(k->order ? info.code_first_ten > 0 && info.code_worst_twenty > 0
                      : info.code_first_ten == wanted && info.code_worst_twenty == wanted,
             "%s: codes order %g", file->what.name, (double)info.code_first_ten);
+  if (k->halves) CHECK_EQUAL(info.code_bytes, 64); /* floats have 128 */
 }
 
 static void check_file(const char *folder, const golden *file) {
