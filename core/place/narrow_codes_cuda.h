@@ -20,6 +20,11 @@
 // a part of that by floats: 10,000 queries .65 at .95, 1,000 .67 to .77, one .81 (one NVIDIA H200). By bytes as a part of
 // that by halves (one NVIDIA H100, ten answers at .95 and .99): 10,000 queries .64 and .59, 1,000 .95 and .91; of 850,000
 // patches .61 and .43, .80 and .76. Bytes that start as halves do: 10,000 queries .89 and .84, .84 and .91.
+//
+// Few columns, time by narrow codes as a part of that by floats (one NVIDIA H200, ten answers at .95 and .99, sets made
+// with a length drawn for each row): 300,000 x 40, bytes, 10,000 queries .72 and .69, 1,000 .87 and .84; 300,000 x 56, bytes,
+// which take as many lines as halves do, .74 and .66, .94 and .87; 500,000 x 24, halves, .90 and .89, .94 and .95. By
+// bytes the last take .93 and .90, but 1,000 queries 1.10 and 1.11, since their products are the longer way to a distance.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +33,9 @@
 
 namespace gannet::cuda {
 
-/// Codes of fewer columns are not worth a copy: a row is read by the line.
-inline constexpr uint32_t kHalfColumnsMin = 64;
+/// Halves of fewer columns take as many cache lines as floats, and bytes of fewer as many as halves.
+inline constexpr uint32_t kHalfColumnsMin = 17;
+inline constexpr uint32_t kByteColumnsMin = 33;
 
 struct NarrowCodesArgs {
   const uint8_t* codes;   // [rows, code_stride] floats

@@ -399,7 +399,7 @@ class CudaPlacement final : public DevicePlacement {
     const auto byte_stride = static_cast<uint32_t>(ScaledCodes::code_stride(view_.dim));
     const uint64_t needed = uint64_t{view_.row_count} * byte_stride + kReserveBytes;
     const bool has_room = needed <= DevicePool::of(device_).free_bytes();  // halves serve as well
-    if (view_.metric != ANN_METRIC_L2 || byte_stride >= half_stride || !has_room) return;
+    if (view_.metric != ANN_METRIC_L2 || view_.columns < kByteColumnsMin || !has_room) return;
     view_.narrow.codes = make_narrow(make_byte_codes, byte_stride, edges);
     if (view_.narrow.codes == nullptr) return;
     view_.narrow.stride = byte_stride;
