@@ -261,7 +261,6 @@ class CudaPlacement final : public DevicePlacement {
     if (built == nullptr) row += segment.graph.degree * sizeof(uint32_t);
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
     if (!lossless) row += (rows_are_there ? 0 : view_.row_stride) + view_.scaled.stride;
-    if (makes_halves(segment)) row += HalfView::stride_of(view_.code_stride);
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
     uint64_t layers = 0;
@@ -390,26 +389,26 @@ class CudaPlacement final : public DevicePlacement {
     pivots_ = std::move(memory);
   }
 
-  /// Wide codes as halves and as bytes, where those order rows as well. `built`: edges that a build has left.
+  /// Wide codes as halves and as bytes, where those order rows as well, and the device has room: wider codes serve
+  /// without. `built`: edges that a build has left.
   void place_narrow(const uint8_t* built) {
     const uint32_t* edges = built != nullptr ? reinterpret_cast<const uint32_t*>(built) : view_.graph.targets;
     const uint32_t half_stride = HalfView::stride_of(view_.code_stride);
     view_.halves.codes = make_narrow(make_half_codes, half_stride, edges);
     if (view_.halves.codes != nullptr) view_.halves.stride = half_stride;
+    if (view_.metric != ANN_METRIC_L2 || view_.columns < kByteColumnsMin) return;
     const auto byte_stride = static_cast<uint32_t>(ScaledCodes::code_stride(view_.dim));
-    const uint64_t needed = uint64_t{view_.row_count} * byte_stride + kReserveBytes;
-    const bool has_room = needed <= DevicePool::of(device_).free_bytes();  // halves serve as well
-    if (view_.metric != ANN_METRIC_L2 || view_.columns < kByteColumnsMin || !has_room) return;
     view_.narrow.codes = make_narrow(make_byte_codes, byte_stride, edges);
     if (view_.narrow.codes == nullptr) return;
     view_.narrow.stride = byte_stride;
     view_.narrow.cells = 1;
   }
 
-  /// Narrow codes that the placement then holds, or null where they do not serve.
+  /// Narrow codes that the placement then holds, or null where they do not serve, or have no room.
   template <class Make>
   const uint8_t* make_narrow(const Make& make, uint32_t stride, const uint32_t* edges) {
     const uint64_t bytes = uint64_t{view_.row_count} * stride;
+    if (bytes + kReserveBytes > DevicePool::of(device_).free_bytes()) return nullptr;
     auto narrow = std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_);
     const auto terms_at = static_cast<uint32_t>(ScaledCodes::terms_at(view_.dim));
     if (!make({view_.codes, narrow->data(), edges, view_.row_count, view_.code_stride, stride,

@@ -597,6 +597,42 @@ void claim_no_memory() {
   compare_builds(Rows(ANN_U8, 500, 16, Values::kClusters, 1), ANN_METRIC_L2, params_on(0));
 }
 
+/// An index whose codes are floats, but for their halves and bytes, fits into a device that has no room for these.
+void claim_no_room_for_narrow_codes() {
+  Rows rows(ANN_F32, 200'000, 48, Values::kNormal, 3);
+  for (uint32_t row = 0; row < rows.rows; ++row) {
+    float* values = reinterpret_cast<float*>(rows.bytes.data() + row * rows.stride);
+    for (uint32_t column = 0; column < rows.dim; ++column)
+      values[column] = std::ldexp(values[column], static_cast<int>(row % 9) - 6);
+  }
+  Handle index(rows, ANN_METRIC_L2);
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.calibrate = ANN_OFF;
+  expect(index.build(rows, params) == ANN_OK, index.error.message);
+  const auto view_there = [&] {
+    const Index::Call call(index.index->index);
+    const PlacedSegment& built = placed_of(call);
+    expect(built.segment.codes.wide(), "codes are floats");
+    return built.devices.get(built, 0, {})->placement->view();
+  };
+  const uint64_t whole = pool().used_bytes();
+  const IndexView roomy = view_there();
+  expect(roomy.halves.codes != nullptr && roomy.narrow.codes != nullptr, "narrow codes where there is room");
+  const uint64_t halves = uint64_t{rows.rows} * roomy.halves.stride;
+  const uint64_t narrow = halves + uint64_t{rows.rows} * roomy.narrow.stride;
+  expect(ann_index_evict(index.index, ANN_DEVICE_CUDA, nullptr) == ANN_OK, "the device gives the index back");
+  // Room for the index without narrow codes, and for half of the halves.
+  constexpr uint64_t kReserve = 256 << 20;
+  const uint64_t left = whole - narrow + kReserve + halves / 2;
+  const uint64_t free_bytes = pool().free_bytes();
+  expect(free_bytes > left, "a device with memory");
+  void* filler = nullptr;
+  expect(cudaMalloc(&filler, free_bytes - left) == cudaSuccess, "the device is filled");
+  const IndexView tight = view_there();
+  expect(tight.halves.codes == nullptr && tight.narrow.codes == nullptr, "no room for narrow codes");
+  cudaFree(filler);
+}
+
 void claim_refusals() {
   const Rows rows(ANN_F32, 300, 8, Values::kNormal, 3);
   Handle index(rows, ANN_METRIC_L2);
@@ -913,6 +949,7 @@ constexpr Claim kClaims[] = {
     {"what a device has calibrated is kept, in files too", claim_calibrated_once},
 };
 constexpr Claim kWhole[] = {{"the data decide how many edges rows have", claim_degree},
+                            {"a device without room for narrow codes", claim_no_room_for_narrow_codes},
                             {"a device without memory", claim_no_memory}};
 constexpr Claim kTimes[] = {{"times of builds", claim_build_times},
                             {"times of builds from rows on the device", claim_times_on_device},
