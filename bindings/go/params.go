@@ -90,7 +90,7 @@ const (
 	CodesNone      CodeKind = C.ANN_CODES_NONE      // no graph
 	CodesRows      CodeKind = C.ANN_CODES_ROWS      // rows of u8 and i8 under squared L2, which are their own codes
 	CodesBytes     CodeKind = C.ANN_CODES_BYTES     // a byte a column, one step for all rows
-	CodesFloats    CodeKind = C.ANN_CODES_FLOATS    // floats, where bytes cannot distinguish near rows, or rows of f16 as stored
+	CodesFloats    CodeKind = C.ANN_CODES_FLOATS    // floats, where bytes cannot distinguish near rows, or halves in place of them
 	CodesScaled    CodeKind = C.ANN_CODES_SCALED    // by inner product: a byte a column, a scale for each row
 	CodesProjected CodeKind = C.ANN_CODES_PROJECTED // fewer bytes than columns, on the CPU; devices compare the bytes that are projected
 )

@@ -436,7 +436,7 @@ enum {
   ANN_CODES_FLOATS = 3, /* floats, where bytes cannot tell near rows apart. Walks of the CPU compare rows of f16 by
                            squared L2, of 64 columns and more, as they are stored; of others from 17 columns on, by L2 and
                            cosine, halves of the floats, if a build on the CPU finds that these order the rows: the index
-                           and its file keep both, and `code_bytes` is half of that of the floats, or little more */
+                           and its file keep both, and `code_bytes` is half of that of the floats, two thirds at most */
   ANN_CODES_SCALED = 4, /* by inner product: a byte a column, a scale for each row about a centre */
   ANN_CODES_PROJECTED = 5 /* by squared L2 and cosine, of 193 to 4096 columns, where a build on the CPU finds that fewer
                              bytes order the rows: walks of the CPU compare a projection of a row's bytes, `code_bytes`

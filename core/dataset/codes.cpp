@@ -202,6 +202,13 @@ void Codes::make_halves(const Execution& execution) {
   walk_by_halves();
 }
 
+void Codes::copy_halves(const Codes& all, const uint32_t* rows, const Allocator& memory) {
+  halves_ = Array<uint8_t>(memory, checked_product(count_, all.walk_stride_));
+  for (uint32_t i = 0; i < count_; ++i)
+    std::memcpy(halves_.data() + i * all.walk_stride_, all.walk_row(rows[i]), all.walk_stride_);
+  walk_by_halves();
+}
+
 void Codes::walk_by_halves() {
   by_halves_ = true;
   walk_over(halves_.data(), half_stride(dim_, metric_, element_));

@@ -32,8 +32,8 @@
 //
 // Where rows are others, a build on the CPU makes halves of wide codes that take fewer cache lines, for the walks of the
 // CPU, and keeps them if they order a sample of rows as well (index/build.cpp). Walks compare the same rows, in a part of
-// the time: of the 50,000 patches as f32 .70 at .9, .66 at .99 and .68 at .999, of 200,000 x 24 in five shells .7 and .65
-// at .9 and .99, of 60,000 x 96 of unlike contrast .74 at .9, of such as one-hot .7, of 60,000 x 24 .8 to .97.
+// the time: of the 50,000 patches as f32 .75 at .9, .64 at .99 and .66 at .999, of 200,000 x 24 in five shells .59 to .67,
+// of 60,000 x 96 of unlike contrast .74 at .9, of such as one-hot .7, of 60,000 x 24 .8 to .97.
 //
 // Walks of a device compare halves of wide codes, where these order rows as well (place/narrow_codes_cuda.h).
 //
@@ -48,7 +48,7 @@
 // Bytes of many columns that fill few dimensions are projected to fewer for the walks of the CPU
 // (dataset/projected_codes.h), and rows compared as stored at the end, also where codes are lossless.
 //
-// Cost: one byte a column (wide: four), rounded up to a cache line a row. Bytes are unsigned, except
+// Cost: one byte a column (wide: four, with halves six), rounded up to a cache line a row. Bytes are unsigned, except
 // that i8 rows stand as they are and are flipped (xor 0x80) when they are read. On a device they stand flipped.
 #pragma once
 
@@ -166,10 +166,12 @@ class Codes {
   }
   void drop_list_codes() { listing_.reset(); }
 
-  /// Halves of wide codes, which walks of the CPU take instead; none of few columns, nor where rows are halves themselves.
+  /// Halves of wide codes, which walks of the CPU take instead; none of few columns, nor where rows serve.
   bool has_halves() const { return !halves_.empty(); }
   const uint8_t* halves() const { return halves_.data(); }
   void make_halves(const Execution& execution);
+  /// The halves of some rows of others, for codes that are copies of those rows.
+  void copy_halves(const Codes& all, const uint32_t* rows, const Allocator& memory);
   void drop_halves();
 
   /// Whether walks of the CPU compare these codes, or halves of them in the same units.
@@ -192,7 +194,9 @@ class Codes {
     return scaled_ != nullptr ? scaled_->query_bytes() : stride_;
   }
   /// Bytes of a row that walks on a device read.
-  size_t device_walk_stride() const { return projected_ != nullptr || has_halves() ? stride_ : walk_stride_; }
+  size_t device_walk_stride() const {
+    return scaled_ == nullptr && (projected_ != nullptr || has_halves()) ? stride_ : walk_stride_;
+  }
   const uint8_t* walk_row(uint32_t number) const { return walk_data_ + number * walk_stride_; }
   void encode_walk_query(const PreparedQuery& query, uint8_t* code) const;
   void walk_distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {

@@ -71,8 +71,10 @@ class CoveringCodes {
         execution.check();
         const auto some = static_cast<uint32_t>(std::min(kAtOnce, heads.size() - begin));
         codes.distances(nothing.data(), heads.data() + begin, some, distances);
+        if (codes.has_halves()) codes.walk_distances(nothing.data(), heads.data() + begin, some, distances);
       }
       made.codes = Codes(codes, heads.data(), static_cast<uint32_t>(heads.size()), execution.memory);
+      if (codes.has_halves()) made.codes.copy_halves(codes, heads.data(), execution.memory);
       made.heads = heads;
     } catch (const Error& error) {
       if (error.status != ANN_NO_MEMORY) throw;

@@ -155,7 +155,7 @@ class SlackWalk {
       workspace_.compared(count, list.size());
       if (workspace_.covering_codes != nullptr) {
         std::iota(rows, rows + some, static_cast<uint32_t>(begin));
-        workspace_.covering_codes->distances(workspace_.code.data(), rows, count, distances);
+        workspace_.covering_codes->walk_distances(workspace_.code.data(), rows, count, distances);
       } else {
         codes_.walk_distances(workspace_.code.data(), heads.data() + begin, count, distances);
       }

@@ -29,10 +29,10 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 11 with section 24, else 10 with
-//                 bit 2 of the features that a reader must know, else 9 with bit 1 of the next field, else 8 with bit
-//                 0, else 7 with section 23, else 6 with section 20, else 5 with section 18 or 19, else 4 with section
-//                 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 12 with section 26, else 11 with section
+//                 24, else 10 with bit 2 of the features that a reader must know, else 9 with bit 1 of the next field,
+//                 else 8 with bit 0, else 7 with section 23, else 6 with section 20, else 5 with section 18 or 19, else
+//                 4 with section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore: bit 0, the recalls of section 9 of beams up to 31 are of walks that
 //                 start from groups of entry points (core/search/entry_groups.h); bit 1, those of section 18 of slacks up
 //                 to 0.08 are. A reader that starts them from all entry points finds no less, one that starts from
@@ -178,8 +178,9 @@
 //     26  half codes  [rows, stride] f16, finite: the floats of section 6, rounded, which walks of the CPU take instead
 //                     of them; zeros up to a multiple of 64 bytes. May be there with codes 3 of at least 17 columns and
 //                     at least one row, by another metric than inner product, but not by squared L2 of f16 rows of 64
-//                     columns and more, which serve themselves; since 1.12 (core/dataset/codes.h). Without it the CPU walks by section 6,
-//                     which orders rows as well, so that the curves' promises hold. Item: stride bytes
+//                     columns and more, which serve themselves; since 1.12 (core/dataset/codes.h). Without it the CPU
+//                     walks by section 6, which orders rows as well, so that the curves' promises hold. Item: stride
+//                     bytes
 //
 // A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.

@@ -107,8 +107,8 @@ class KnobCurves {
   }
 
   /// Whether anything was measured of k answers: there is a curve for as many. More than the last k of all is under it. Of
-  /// more than the last curve's, where rows were too few for another one, nothing is known: thirty of 250 rows in 16
-  /// places got .75 of .9 by a beam in proportion.
+  /// more than the last curve's, where rows were too few for another one or the procedure has no more, nothing is known:
+  /// thirty of 250 rows in 16 places got .75 of .9 by a beam in proportion.
   bool tell_of(uint32_t k) const { return count_ == kCurves || (count_ != 0 && k <= curves_[count_ - 1].k); }
 
   /// The value for k answers at a recall. Beyond the last curve rows keep their proportion to k. There must be a

@@ -196,6 +196,41 @@ TEST_CASE("walks compare rows of halves as they are stored where codes would be 
   }
 }
 
+TEST_CASE("halves of wide codes are the floats rounded, and finite") {
+  for (const uint32_t dim : {17u, 24u, 33u, 100u}) {
+    Floats rows(1200, dim, 9, 0);
+    for (size_t i = 0; i < rows.values.size() / 2; ++i)
+      rows.values[rows.values.size() / 2 + i] = rows.values[i] + (i % dim == 0 ? 0.002f : 0.0f);
+    const Dataset dataset(rows.view(), nullptr, ANN_METRIC_L2, ANN_F32, false, {});
+    Codes codes(dataset, 1, {});
+    REQUIRE((codes.wide() && !codes.has_halves()));
+    const size_t floats = codes.walk_stride();
+    codes.make_halves({});
+    REQUIRE(codes.has_halves());
+    REQUIRE(codes.walk_stride() == round_up(size_t{dim} * 2, kCodeAlign));
+    REQUIRE(codes.device_walk_stride() == floats);
+    for (uint32_t row = 0; row < codes.rows(); ++row) {
+      const uint8_t* const half_row = codes.walk_row(row);
+      for (uint32_t column = 0; column < codes.walk_stride() / 2; ++column) {
+        const float exact = element_to_float(codes.row(row), ANN_F32, column);
+        const float half = element_to_float(half_row, ANN_F16, column);
+        if (column >= dim)
+          REQUIRE(half == 0);
+        else
+          REQUIRE(std::abs(half - exact) <= std::abs(exact) / 2048 + 0x1p-25f);
+      }
+    }
+    // Copies of some rows walk by the same.
+    const uint32_t some[] = {3, 1199, 700};
+    Codes copies(codes, some, 3, {});
+    copies.copy_halves(codes, some, {});
+    for (uint32_t i = 0; i < 3; ++i)
+      REQUIRE(std::memcmp(copies.walk_row(i), codes.walk_row(some[i]), codes.walk_stride()) == 0);
+    codes.drop_halves();
+    REQUIRE((codes.walk_stride() == floats && codes.walk_row(5) == codes.row(5)));
+  }
+}
+
 TEST_CASE("a masked row is neither returned nor walked through") {
   const MadeData data(300, 8, Shape::kClusters, 17);
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;

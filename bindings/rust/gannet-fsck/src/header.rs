@@ -203,6 +203,20 @@ impl Header {
         may.then_some(stride)
     }
 
+    /// Bytes from one half code to the next. None where wide codes have none: halves take as many cache lines, or rows
+    /// serve.
+    pub(crate) fn half_stride(&self) -> Option<u64> {
+        let rows_serve =
+            self.metric == Metric::L2 && self.element == Element::F16 && self.dim >= 64;
+        let stride = (2 * u64::from(self.dim)).next_multiple_of(64);
+        let may = self.codes == Codes::Floats
+            && self.rows > 0
+            && self.metric != Metric::InnerProduct
+            && !rows_serve
+            && stride < self.code_stride;
+        may.then_some(stride)
+    }
+
     pub(crate) fn has_graph(&self) -> bool {
         self.graph != Graph::None
     }

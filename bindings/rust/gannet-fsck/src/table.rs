@@ -42,6 +42,7 @@ pub(crate) const PROJECTED_ORDER: u32 = 22;
 pub(crate) const FIRST_CURVES: u32 = 23;
 pub(crate) const COVERING_HEADS: u32 = 24;
 pub(crate) const COVERING_CURVES: u32 = 25;
+pub(crate) const HALF_CODES: u32 = 26;
 /// Bytes before the offsets of a projection.
 pub(crate) const PROJECTION_HEAD: u64 = 64;
 
@@ -72,6 +73,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         FIRST_CURVES => "first curves",
         COVERING_HEADS => "covering heads",
         COVERING_CURVES => "covering curves",
+        HALF_CODES => "half codes",
         _ => return None,
     })
 }
@@ -129,6 +131,7 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
         has_first: find(FIRST_CURVES).is_some(),
         has_slacks: find(SLACK_CURVES).is_some(),
         has_covering: find(COVERING_HEADS).is_some(),
+        has_halves: find(HALF_CODES).is_some(),
         has_order: find(CODE_ORDER).is_some(),
         projected: find(PROJECTED_CODES).map(|entry| u64::from(u32_at(entry, 24))),
         has_projected_order: find(PROJECTED_ORDER).is_some(),
@@ -280,8 +283,8 @@ impl Shape {
 }
 
 /// What the table alone says: whether there are queries, scaled codes, curves of devices, of their walks' first answers
-/// and of slacks, covering heads, and how well codes order rows, and of rows of varying length how many edges they have, and how many
-/// prefixes each.
+/// and of slacks, covering heads, half codes, and how well codes order rows, and of rows of varying length how many edges
+/// they have, and how many prefixes each.
 struct Open {
     has_queries: bool,
     has_scaled: bool,
@@ -289,6 +292,7 @@ struct Open {
     has_first: bool,
     has_slacks: bool,
     has_covering: bool,
+    has_halves: bool,
     has_order: bool,
     /// Bytes of a projected code.
     projected: Option<u64>,
@@ -308,6 +312,8 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
     let width = open.projected.unwrap_or(0);
     let projected_stride = header.projected_stride().unwrap_or(0);
     let projects = open.projected.is_some() && header.projected_stride().is_some();
+    let half_stride = header.half_stride().unwrap_or(0);
+    let halves = open.has_halves && header.half_stride().is_some();
     let shape = |kind, item, items| Shape { kind, item, items_min: items, items_max: items };
     let all = [
         (true, shape(ROWS, header.row_stride, rows)),
@@ -361,6 +367,7 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
             covers && open.has_covering,
             Shape { items_min: 1, ..shape(COVERING_CURVES, SLACK_CURVE, SLACK_CURVES_MAX) },
         ),
+        (graph && halves, shape(HALF_CODES, half_stride, rows)),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()
 }

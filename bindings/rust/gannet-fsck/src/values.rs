@@ -150,6 +150,12 @@ impl Values {
                 number: if header.codes == Codes::Floats { Number::F32 } else { Number::Any },
                 at: 0,
             },
+            table::HALF_CODES => Values::Padded {
+                stride: section.item.into(),
+                used: 2 * u64::from(header.dim),
+                number: Number::F16,
+                at: 0,
+            },
             table::EDGES if header.has_variable_rows() => Values::AllEdges { rows, at: 0 },
             table::PREFIXES => Values::Prefixes {
                 levels: u64::from(section.item / 2),

@@ -306,6 +306,9 @@ fn values_of_sections() {
         (covering_floats, 24, 4, word(4), "section 24 (covering heads): entry 4 of 4 rows"),
         (covering_floats, 24, 4, word(0), "section 24 (covering heads): entry 0 of 4 rows"),
         (covering_floats, 25, 0, word(0), "section 25 (covering curves): curve 0 by slack has k 0"),
+        (halved_floats, 26, 64 + 2, vec![0, 0x7c], "(half codes): row 1, column 1 is not finite"),
+        (halved_floats, 26, 128, vec![1, 0xfc], "(half codes): row 2, column 0 is not finite"),
+        (halved_floats, 26, 64 + 40, vec![1], "section 26 (half codes): row 1 is not filled up"),
         (product_scaled, 15, 64 + 2, vec![1], "row 1: its code is not filled up"),
         (product_scaled, 15, 128 + 32, vec![1], "row 2: its code is not filled up"),
         (product_scaled, 15, 16, word(infinite), "row 0: its terms are -inf"),
@@ -479,6 +482,26 @@ fn covering_heads_that_do_not_fit() {
         let mut draft = draft;
         put(&mut draft.header, 32, &[4]);
         assert_eq!(verdict(&draft.file()).is_ok(), there);
+    }
+}
+
+#[test]
+fn half_codes_that_do_not_fit() {
+    assert!(verdict(&halved_floats().file()).is_ok());
+    for (item, count) in [(64, 2), (128, 3), (64, 0)] {
+        let mut draft = halved_floats();
+        let part = draft.parts.last_mut().unwrap();
+        part.item = item;
+        part.bytes = vec![0; item as usize * count];
+        let text = verdict(&draft.file()).unwrap_err();
+        assert!(text.contains(&format!("{count} items of {item} bytes, not 3 of 64")), "{text}");
+    }
+    // Beside codes by inner product, or of few columns, there are none.
+    for mut draft in [product_halves(), cosine_floats()] {
+        draft.part(26, 64, vec![0; 3 * 64]);
+        draft.parts.last_mut().unwrap().flags = 1;
+        let text = verdict(&draft.file()).unwrap_err();
+        assert!(text.contains("section 26 (half codes): is there"), "{text}");
     }
 }
 

@@ -45,7 +45,7 @@ c_enum! {
         /// A byte a column, one step for all rows.
         Bytes = ANN_CODES_BYTES as "bytes",
         /// Floats, where bytes cannot distinguish near rows; on the CPU rows of f16 by squared L2, of 64 columns and
-        /// more, as they are stored.
+        /// more, as they are stored, or halves of the floats that order the rows as well.
         Floats = ANN_CODES_FLOATS as "floats",
         /// By inner product: a byte a column, a scale for each row about the nearest of some centres.
         Scaled = ANN_CODES_SCALED as "scaled",

@@ -293,6 +293,24 @@ pub fn covering_floats() -> Draft {
     draft
 }
 
+/// Rows of bf16 by squared L2, with codes of floats and halves of these.
+pub fn halved_floats() -> Draft {
+    let mut draft = Draft::new(1, 3, 3, 20, 48);
+    draft.word(108, 1).word(124, 2).word(128, 1).word(160, 3).word(176, 1f32.to_bits());
+    draft.long(152, 128);
+    put(&mut draft.header, 14, &[12]); // minor version
+    draft
+        .part(1, 48, padded(40, 48, &[0x80, 0x3f].repeat(60)))
+        .part(5, 4, floats(&[0.25; 20]))
+        .part(6, 128, padded(80, 128, &floats(&[-0.5; 60])))
+        .part(7, 4, words(&[1, 2, 2, 0, 0, 1]))
+        .part(8, 4, words(&[0]))
+        .part(9, 392, Vec::new())
+        .part(26, 64, padded(40, 64, &[0, 0xb8].repeat(60)));
+    draft.parts.last_mut().unwrap().flags = 1;
+    draft
+}
+
 /// Rows of f16 by inner product, with codes of floats: 16 columns more than the rows; and with queries.
 pub fn product_halves() -> Draft {
     let mut draft = Draft::new(2, 2, 3, 2, 16);
