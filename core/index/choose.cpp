@@ -40,6 +40,9 @@ struct Chooser {
   }
 
  private:
+  /// Another procedure serves where its time is counted as less than so much of that of the best so far.
+  static constexpr double kPreferred = 0.8;
+
   static Choice exactly() {
     Effort effort;
     effort.recall = 1;
@@ -141,12 +144,10 @@ struct Chooser {
   Choice choose_on_device() const {
     // Counted times are up to a third off. All rows miss nothing: they serve where their time is counted as below
     // kAllRows of that of two lists. Of few queries walks leave most of a device to other callers, and all rows do not:
-    // these have to be ahead, as kAllRowsOfFew says. Another procedure serves where its time is below kPreferred of the
-    // best so far. Of 500,000 x 512 ReLU 10,000 queries at .99 took 30 ms by walks, counted as 23, and 20 by all rows,
+    // these have to be ahead, as kAllRowsOfFew says. Of 500,000 x 512 ReLU 10,000 queries at .99 took 30 ms by walks, counted as 23, and 20 by all rows,
     // counted as 24.
     constexpr double kAllRows = 1.2;
     constexpr double kAllRowsOfFew = 0.9;
-    constexpr double kPreferred = 0.8;
     const Segment& segment = placed.segment;
     const SearchGraph& graph = segment.graph;
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
@@ -188,16 +189,15 @@ struct Chooser {
     return best;
   }
 
-  /// Where the first warps do not reach the recall, and what does is counted as 1.25 times as long, as for any other choice,
-  /// the end of a curve serves whose sample leaves a doubt of it, as on the CPU: of 2,048 queries in islands one that misses all promises .9989, and all
-  /// rows take 40 times as long; of 500,000 uniform rows walks promise .9986 and get .9988 for .999, in .42 of the time
-  /// of all rows. Not by product, where rows that serve as queries promise too much, nor for all answers.
+  /// Where the first warps do not reach the recall, the end of a curve whose sample leaves a doubt of it serves as another
+  /// procedure does, as on the CPU: of 2,048 queries in islands one that misses all promises .9989, and all rows take 40
+  /// times as long; of 500,000 uniform rows walks promise .9986 and get .9988 for .999, in .42 of the time of all rows.
+  /// Not by product, where rows that serve as queries promise too much, nor for all answers.
   std::optional<Choice> choose_in_doubt(bool is_first, double sure_time) const {
-    constexpr double kWorthDoubt = 0.8;
     if (is_first || request.recall >= 1 || by_product()) return std::nullopt;
     auto choice = choose_two_lists(KnobCurve::kSampleDoubt, &is_first);
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
-    if (!choice || two_lists_time(choice->effort, batch) >= kWorthDoubt * sure_time) return std::nullopt;
+    if (!choice || two_lists_time(choice->effort, batch) >= kPreferred * sure_time) return std::nullopt;
     return choice;
   }
 

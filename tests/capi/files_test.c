@@ -724,6 +724,19 @@ static void check_codes_kept(const bytes *file, const ann_index_info *made) {
   }
 }
 
+/* An index of the CPU, with codes of this kind of which its walks read so many bytes of a row. */
+static ann_index *build_with_codes(int32_t metric, const vectors *rows, int32_t codes, uint32_t code_bytes,
+                                   ann_index_info *made) {
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.device = ANN_DEVICE_CPU;
+  ann_index *index = index_build(metric, rows, &params);
+  *made = (ann_index_info)ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, made, NULL));
+  CHECK_EQUAL(made->codes, codes);
+  CHECK_EQUAL(made->code_bytes, code_bytes);
+  return index;
+}
+
 /* What codes an index has and how well they order its rows is said alike by the index that was built and by its file,
  * and no file has it where rows are their own codes. */
 static void code_orders(void) {
@@ -801,13 +814,8 @@ static void projections(void) {
   } kinds[] = {{ANN_F32, ANN_METRIC_L2}, {ANN_I8, ANN_METRIC_L2}, {ANN_F16, ANN_METRIC_COSINE}};
   for (int i = 0; i < 3; i++) {
     vectors rows = flat_rows(kinds[i].element, 2000, 5), queries = flat_rows(kinds[i].element, 30, 6);
-    ann_build_params params = ANN_BUILD_PARAMS_INIT;
-    params.device = ANN_DEVICE_CPU;
-    ann_index *index = index_build(kinds[i].metric, &rows, &params);
-    ann_index_info made = ANN_INDEX_INFO_INIT;
-    CHECK_OK(ann_index_get_info(index, &made, NULL));
-    CHECK_EQUAL(made.codes, ANN_CODES_PROJECTED);
-    CHECK_EQUAL(made.code_bytes, 64);
+    ann_index_info made;
+    ann_index *index = build_with_codes(kinds[i].metric, &rows, ANN_CODES_PROJECTED, 64, &made);
     CHECK(made.code_centres == 0 && made.code_first_twenty > 0.99f);
     /* The tables of a device that searches by default are made by its first search, and files keep them. */
     check_same(index, index, &queries, "projected codes");
@@ -843,13 +851,8 @@ static void half_codes(void) {
     if (kinds[i].element == ANN_U8) /* two places, and little beside them */
       for (uint64_t at = 0; at < rows.rows * rows.dim; at++)
         rows.data[at] = (unsigned char)(at / rows.dim % 2 ? 250 - at % 7 % 3 : 2 + at % 11 % 3);
-    ann_build_params params = ANN_BUILD_PARAMS_INIT;
-    params.device = ANN_DEVICE_CPU;
-    ann_index *index = index_build(kinds[i].metric, &rows, &params);
-    ann_index_info made = ANN_INDEX_INFO_INIT;
-    CHECK_OK(ann_index_get_info(index, &made, NULL));
-    CHECK_EQUAL(made.codes, ANN_CODES_FLOATS);
-    CHECK_EQUAL(made.code_bytes, kinds[i].code_bytes);
+    ann_index_info made;
+    ann_index *index = build_with_codes(kinds[i].metric, &rows, ANN_CODES_FLOATS, kinds[i].code_bytes, &made);
     CHECK_SAY(made.code_first_twenty >= 0.999f, "halves order %.4f", (double)made.code_first_twenty);
     /* By walks of many rows, which halves of other rows would lead astray. */
     answers exact = answers_make(queries.rows, 10), walked = answers_make(queries.rows, 10);
