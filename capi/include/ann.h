@@ -675,8 +675,9 @@ typedef struct ann_build_params {
                           index, whatever the threads and the CPU; and the device, except as `device`
                           says. */
   uint32_t threads;    /* default: as many as the hardware has */
-  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, and edges from island to island where
-                          searches do not find rows; default on, of ANN_GRAPH_CAGRA and _GIVEN off */
+  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, edges from island to island where
+                          searches do not find rows, and an edge to rows of a sample that short walks
+                          miss; default on, of ANN_GRAPH_CAGRA and _GIVEN off */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
                           build time and leaves `recall` to a cautious rule: see ann_search_params */
   int32_t reserved;    /* zero */

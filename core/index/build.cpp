@@ -16,6 +16,7 @@
 #include "index/build_cuda.h"
 #include "index/choose_projection.h"
 #include "index/index.h"
+#include "index/missed_rows.h"
 #include "index/product_walks.h"
 #include "index/reach.h"
 #include "index/row_measures.h"
@@ -175,6 +176,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   graph.repaired_edges = repair_reachability(graph, execution);
   if (!walks_find_rows(segment, kRowsPerMissOnHost, execution))
     add_long_edges(segment.codes, graph, segment.seed, execution);
+  attach_missed_rows(segment, execution);
 }
 
 /// TSDG.
@@ -284,6 +286,15 @@ std::shared_ptr<PlacedDevice> join_islands(Segment& segment, std::shared_ptr<Pla
   });
 }
 
+/// Edges to rows that walks miss, of the placement too if there is one.
+void attach_missed(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed, Segment& segment,
+                   const Execution& execution) {
+  execution.enter("edges to missed rows");
+  if (placed == nullptr) return attach_missed_rows(segment, execution);
+  const bool by_cells = knn_method_for(segment.rows(), plan.nn_descent.k, plan.knn) == ANN_KNN_CELLS;
+  attach_missed_rows(segment, *placed->placement, by_cells, execution);
+}
+
 /// The graph by the device. Where its memory does not hold rows that were sent ahead, it gets codes of the host.
 std::unique_ptr<cuda::GraphOnDevice> make_on_device(const BuildPlan& plan,
                                                     std::unique_ptr<cuda::DeviceIngest> ingest, bool ahead,
@@ -353,6 +364,10 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   measuring.enter("edges to the host");
   const DevicePlacement* on_device = placed != nullptr ? placed->placement.get() : nullptr;
   bool finds = true;
+  const auto finish = [&](const std::shared_ptr<PlacedDevice>& last) {
+    if (!is_ggnn && plan.repair) attach_missed(plan, last, segment, measuring);
+    calibrate_and_adopt(plan, last, built, measuring);
+  };
   if (!fetched) made->fetch(graph.edges, measuring);
   run_both(
       execution,
@@ -362,12 +377,11 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
       },
       [&] {
         finds = is_ggnn || !plan.repair || walks_find_rows(segment, kRowsPerMissOnDevice, measuring);
-        if (finds) calibrate_and_adopt(plan, placed, built, measuring);
+        if (finds) finish(placed);
       });
   if (finds) return;
   // So few graphs want long edges that all are placed without waiting for the host to look.
-  placed = join_islands(segment, std::move(placed), measuring);
-  calibrate_and_adopt(plan, placed, built, measuring);
+  finish(join_islands(segment, std::move(placed), measuring));
 }
 
 /// The steps that follow once all edges are on the host. `placement`, unless null, has them too, and its device has made

@@ -48,6 +48,19 @@ struct DeviceClass {
   auto operator<=>(const DeviceClass&) const = default;
 };
 
+/// Room on a device to replace the edges of some rows of a placement.
+class EdgeUpdate {
+ public:
+  virtual ~EdgeUpdate() = default;
+  EdgeUpdate(const EdgeUpdate&) = delete;
+
+  /// Takes over the edges of these rows of the segment's graph, which are fixed rows.
+  virtual void replace(const SearchGraph& graph, std::span<const uint32_t> rows) = 0;
+
+ protected:
+  EdgeUpdate() = default;
+};
+
 /// A segment on a CUDA device. Searches read the view; all other members may be used by any thread.
 class DevicePlacement {
  public:
@@ -93,6 +106,8 @@ class DevicePlacement {
   virtual void replace_graph(const SearchGraph& graph, const Execution& execution) = 0;
   /// The same of edges that lie on the device, [rows, stride],
   virtual void replace_edges(const uint32_t* edges) = 0;
+  /// of some rows, for which this takes the memory at once: replacing them asks for none,
+  virtual std::unique_ptr<EdgeUpdate> update_edges() = 0;
   /// and of entry points alone.
   virtual void replace_starts(const SearchGraph& graph, const Execution& execution) = 0;
   /// Makes covering heads of the graph pivots; an empty span restores the usual ones. False, and nothing done, where

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/devices.h"
+#include "backend/launch_items.cuh"
 #include "backend/stream_fence.h"
 #include "backend/transfers.h"
 #include "dataset/codes_cuda.h"
@@ -23,6 +24,66 @@ namespace gannet::cuda {
 namespace {
 
 constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory, left to searches
+
+/// Writes the edges of some rows into the graph, an edge an item.
+struct ScatterEdges {
+  static constexpr uint32_t kLanes = 1;
+  struct Args {
+    const uint32_t* rows;   // [count]
+    const uint32_t* edges;  // [count, stride] of these rows
+    uint32_t* targets;      // [rows of the graph, stride]
+    uint32_t stride;
+  };
+  const Args& args;
+  __device__ void run(uint64_t item) const {
+    args.targets[uint64_t{args.rows[item / args.stride]} * args.stride + item % args.stride] =
+        args.edges[item];
+  }
+};
+
+class CudaEdgeUpdate final : public EdgeUpdate {
+ public:
+  CudaEdgeUpdate(int32_t device, const IndexView& view, const Allocator& memory)
+      : device_(device),
+        targets_(const_cast<uint32_t*>(view.graph.targets)),
+        stride_(view.graph.stride),
+        packed_(memory, kRowsAtOnce * (size_t{stride_} + 1)),
+        there_(std::make_unique<DeviceArray<uint32_t>>(packed_.size(), *stream_)) {}
+
+  ~CudaEdgeUpdate() override {
+    const LastDeviceGuard guard(device_);
+    there_.reset();
+    stream_.reset();
+  }
+
+  void replace(const SearchGraph& graph, std::span<const uint32_t> rows) override {
+    const DeviceGuard guard(device_);
+    for (size_t first = 0; first < rows.size(); first += kRowsAtOnce)
+      replace_piece(graph, rows.subspan(first, std::min(kRowsAtOnce, rows.size() - first)));
+  }
+
+ private:
+  static constexpr size_t kRowsAtOnce = 1024;
+
+  void replace_piece(const SearchGraph& graph, std::span<const uint32_t> rows) {
+    uint32_t* edges = std::copy(rows.begin(), rows.end(), packed_.data());
+    for (const uint32_t row : rows) edges = std::copy_n(graph.row(row).begin(), stride_, edges);
+    const size_t items = rows.size() * stride_;
+    copy_to_device(there_->data(), packed_.data(), (rows.size() + items) * sizeof(uint32_t), *stream_,
+                   "sending edges to the device");
+    launch_items<ScatterEdges>(
+        "scatter_edges", items,
+        ScatterEdges::Args{there_->data(), there_->data() + rows.size(), targets_, stride_}, *stream_);
+    stream_->wait();
+  }
+
+  int32_t device_;
+  uint32_t* targets_;  // [rows, stride]
+  uint32_t stride_;
+  std::unique_ptr<Stream> stream_ = std::make_unique<Stream>();
+  Array<uint32_t> packed_;  // numbers of rows, then their edges
+  std::unique_ptr<DeviceArray<uint32_t>> there_;
+};
 
 class CudaPlacement final : public DevicePlacement {
  public:
@@ -146,6 +207,11 @@ class CudaPlacement final : public DevicePlacement {
                    uint64_t{view_.row_count} * view_.graph.stride * sizeof(uint32_t), *stream_,
                    "copying edges");
     stream_->wait();
+  }
+
+  std::unique_ptr<EdgeUpdate> update_edges() override {
+    const DeviceGuard guard(device_);
+    return std::make_unique<CudaEdgeUpdate>(device_, view_, memory_);
   }
 
   void show_rows() noexcept override {

@@ -12,6 +12,7 @@
 #include "graph/covering_heads.h"
 #include "graph/long_edges.h"
 #include "graph/search_graph.h"
+#include "graph/spare_edge.h"
 #include "graph/start_edges.h"
 #include "knn/exact_knn.h"
 #include "made_data.h"
@@ -785,6 +786,54 @@ TEST_CASE("starts that are all heads keep their edges") {
   std::copy(graph.heads.begin(), graph.heads.end(), graph.entries.begin());
   spread_start_edges(data.codes, graph, kTwoThreads);
   for (uint32_t row = 0; row < graph.rows; ++row) REQUIRE(graph.row(row).targets[7] == (row + 8) % 300);
+}
+
+TEST_CASE(
+    "an inserted edge takes a free place, or the last of the second half that another two edges make up "
+    "for") {
+  SearchGraph free = graph_of({{1}, {2, 0}, {0, 1}}, 2, {0});
+  REQUIRE(insert_edge(free, 0, 2));
+  REQUIRE((free.row(0).targets[0] == 1 && free.row(0).targets[1] == 2));
+  REQUIRE_FALSE(insert_edge(free, 0, 2));  // is there
+  REQUIRE_FALSE(insert_edge(free, 1, 1));
+  // Row 1 leads to row 2, so that row 0 need not; nothing but row 0 leads to row 1 and row 4.
+  SearchGraph full = graph_of({{1, 4, 2, 3}, {2, 3, 5, 5}, {0}, {0}, {0}, {0}}, 4, {0});
+  REQUIRE(insert_edge(full, 0, 5));
+  REQUIRE((full.row(0).targets[2] == 2 && full.row(0).targets[3] == 5));
+  SearchGraph needed = graph_of({{1, 2, 3, 4}, {0}, {0}, {0}, {0}, {0}}, 4, {0});
+  REQUIRE_FALSE(insert_edge(needed, 0, 5));
+  REQUIRE(needed.row(0).targets[3] == 4);
+}
+
+TEST_CASE("inserted edges leave every row reached, and long edges in their places") {
+  constexpr uint32_t kRows = 600;
+  constexpr uint32_t kDegree = 8;
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kIslands}) {
+    const MadeData data(kRows, 8, shape, 21);
+    SearchGraph graph;
+    graph.rows = kRows;
+    graph.degree = kDegree;
+    graph.edges = prune_by_rank(exact_knn(data.codes, 12, kTwoThreads), Pruning::near(kDegree), kTwoThreads);
+    add_reverse_edges(graph.edges, graph.rows, graph.degree, kTwoThreads);
+    graph.entries = choose_entries(kRows, 3, 1, {});
+    repair_reachability(graph, {});
+    uint32_t inserted = 0;
+    for (uint64_t i = 0; i < 2 * kRows; ++i) {
+      const auto row = static_cast<uint32_t>(random_below(kRows, 5, 1, i));
+      inserted += insert_edge(graph, row, static_cast<uint32_t>(random_below(kRows, 5, 2, i))) ? 1 : 0;
+    }
+    REQUIRE(inserted > kRows);
+    REQUIRE(count_unreachable(graph, {}) == 0);
+  }
+  SearchGraph graph = graph_with_starts(300, kDegree);
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    REQUIRE(insert_edge(graph, row, (row + 100) % 300));
+    const bool is_head = row % 3 == 0;
+    for (uint32_t place = 0; place < kDegree; ++place) {
+      const bool changed = place == (is_head ? kDegree / 2 - 1 : kDegree - 2);
+      REQUIRE(graph.row(row).targets[place] == (row + (changed ? 100 : 1 + place)) % 300);
+    }
+  }
 }
 
 TEST_CASE("measures agree with a closure of small random graphs") {

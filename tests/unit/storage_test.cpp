@@ -380,7 +380,7 @@ TEST_CASE(
   std::set<uint64_t> found;
   for (const uint32_t head : covering->heads) found.insert(uint64_t{head} * 7919 % kIslands);
   CHECK(found.size() >= kIslands - kIslands / 500);
-  CHECK_FALSE(built->calibration.known().slack().reaches(10, 0.9));
+  CHECK_FALSE(built->calibration.known().slack().reaches(10, 0.99));
   CHECK(covering->slack.reaches(10, 0.99));
   const std::vector<uint8_t> bytes = bytes_of(*built);
   Header header;
