@@ -81,8 +81,8 @@ constexpr double kOfWarpMax = 400;       // and by a warp for a hundred answers
 constexpr double kFarBehind = 1.5;
 // Any curve that promises kPromisedAtLeast ends where its walks are counted to take so many times as long as comparing all
 // rows, at every number of queries that they serve: a search compares all rows from 1.1 times on. Of word counts (60,000 x
-// 256), where that is behind .96, five curves went on to .99: their build takes 84 ms instead of 108, glyphs' 110 instead of
-// 113, and batches of 1 to 10,000 are answered as before (one NVIDIA H200).
+// 256), where that is behind .96, five curves went on to .99: their build takes 86 ms instead of 110, glyphs' 114 instead of
+// 117, and batches of 1 to 10,000 are answered as before (one NVIDIA H200).
 constexpr double kBehindAllRows = 1.25;
 constexpr double kPromisedAtLeast = 0.95;
 constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident
