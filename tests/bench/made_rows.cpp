@@ -22,6 +22,7 @@ constexpr uint32_t kCandidates = 8;
 constexpr uint32_t kSiblingsMax = 2;
 constexpr std::array<float, 5> kShellRadii = {1, 3, 10, 30, 100};
 constexpr float kRadiiDeviation = 2.885f;  // of their logarithm to base two, 2 of the natural one
+constexpr double kFourDecades = 13.288;    // the logarithm of 10^4 to base two
 
 // Between two powers of two a straight line, since an exponential function is not IEEE's.
 float about_power_of_two(float exponent) {
@@ -137,7 +138,8 @@ MadeRows::MadeRows(const MadeSet& set) : set_(set) {
                                 "; expected 1 to the dimension, " + std::to_string(set.dim));
   }
   if (set.law == Law::kUniform) return;
-  centres_.resize(uint64_t{2} * set.clusters * set.dim);
+  if (set.law == Law::kDecades) set_.clusters = 1;
+  centres_.resize(uint64_t{2} * set_.clusters * set.dim);
   for (uint64_t i = 0; i < centres_.size(); ++i) {
     centres_[i] = kCentreDeviation * Draws(set.seed, kCentres, i).normal();
   }
@@ -242,6 +244,12 @@ void MadeRows::change_clustered(Part part, uint64_t row, float* out) const {
       const double pick = 0.03 + draws.uniform();
       const float factor = static_cast<float>(1 / (pick * std::sqrt(pick)));
       for (uint32_t j = 0; j < dim; ++j) out[j] = factor * out[j] + 0.1f * draws.normal();
+      break;
+    }
+    case Law::kDecades: {
+      const float* centre = centres_.data() + (part == Part::kForeignQueries ? dim : 0);
+      const float factor = about_power_of_two(static_cast<float>(kFourDecades * (draws.uniform() - 0.5)));
+      for (uint32_t j = 0; j < dim; ++j) out[j] = factor * (out[j] - centre[j]);
       break;
     }
     case Law::kOutlierColumn:

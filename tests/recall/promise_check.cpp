@@ -108,6 +108,7 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("corners_i8", Law::kCorners, 48, 12).element = ANN_I8;
   add("shells", Law::kShells, 24, 1);
   add("radii", Law::kRadii, 32, 1);
+  add("decades", Law::kDecades, 64, 30);
   add("scales", Law::kScales, 40, 1).made.clusters = std::max(2u, std::min(many, 1000u));
   add("one_vector", Law::kOneVector, 48, 12);
   add("relu", Law::kRelu, 96, 24).made.clusters = 1;
