@@ -645,8 +645,9 @@ typedef struct ann_build_params {
   int32_t knn;         /* ANN_KNN_* */
   int32_t device;      /* ANN_DEVICE_*; the same graph comes from all of them, except by cells, whose
                           graphs on the CPU and on CUDA devices are as good, there with more edges where
-                          `degree` says so; each calibrates itself. On a CUDA device the k-NN graph and
-                          the search graph are made in its memory, and
+                          `degree` says so, and except for the edges of `repair` from island to island
+                          and to missed rows, which go by walks; each calibrates itself. On a CUDA
+                          device the k-NN graph and the search graph are made in its memory, and
                           the copy that stays there is calibrated there. What the CPU's searches need is
                           then calibrated by the first call that wants it, in some tenths of a second
                           and with a second copy of the edges meanwhile, if memory holds it: a search on
@@ -675,9 +676,11 @@ typedef struct ann_build_params {
                           index, whatever the threads and the CPU; and the device, except as `device`
                           says. */
   uint32_t threads;    /* default: as many as the hardware has */
-  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, edges from island to island where
-                          searches do not find rows, and an edge to rows of a sample that short walks
-                          miss; default on, of ANN_GRAPH_CAGRA and _GIVEN off */
+  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge and, by L2 and cosine but for GGNN, TSDG
+                          and given graphs, edges from island to island where searches do not find
+                          rows, and an edge to rows of a sample that short walks miss, where a CUDA
+                          device that builds has room for that; default on, of ANN_GRAPH_CAGRA and
+                          _GIVEN off */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
                           build time and leaves `recall` to a cautious rule: see ann_search_params */
   int32_t reserved;    /* zero */

@@ -3,8 +3,8 @@
 // An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows that the
 // hidden one has edges to, if a list of near rows could have held it: the row's own list reaches as far, two other
 // neighbours of the row lead there too, and the row shares neighbours with the hidden one. An edge that others have
-// added, in the second half of a row, goes to one whose own list has the row. So a walk finds the rows
-// that it would find had the hidden row never been there. Masking the row alone leaves a hole: in a pruned graph its
+// added, in the second half of a row, goes to one whose own list has the row. So a walk finds the rows that it would
+// find had the hidden row never been there. Masking the row alone leaves a hole: in a pruned graph its
 // neighbours are linked through it, and a walk then needs a beam 1.2 times as long on SIFT, words and patches as
 // queries of the same law do. Without the first bound neighbours of a hidden row are linked at any distance: with 1M
 // rows of 30 intrinsic dimensions searches for .9 had a recall of .877, with it at worst .012 too little (4,000
@@ -36,9 +36,9 @@
 // .892 to .898 and .943 to .949; a query misses 1.15 to 1.19 times as many as a hidden row, with it 1.04 to 1.09. Beams
 // of SIFT and gist for .95 and .99 are 1.02 to 1.08 times as long, those of words and patches stay.
 //
-// place/bypass_edges_cuda.h makes a copy on a device, where one other neighbour is enough if few rows are hidden, also for
-// edges that others have added; here the edges themselves are changed and put back, which takes the memory of the edges to hidden rows alone and lets
-// every procedure walk them.
+// place/bypass_edges_cuda.h makes a copy on a device, where one other neighbour is enough if few rows are hidden, and edges
+// that others have added go on as all do; here the edges themselves are changed and put back, which takes the memory of
+// the edges to hidden rows alone and lets every procedure walk them.
 #pragma once
 
 #include <cstdint>

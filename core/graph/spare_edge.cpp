@@ -33,10 +33,12 @@ void prefetch_targets(const EdgeTable& table, const uint32_t* edges) {
   }
 }
 
-/// Whether two other edges lead where the one in `place` does.
-bool can_be_spared(const EdgeTable& table, const uint32_t* edges, uint32_t place) {
+/// Whether two other edges lead where that of a row in `place` does. An edge to the row itself leads nowhere.
+bool can_be_spared(const EdgeTable& table, uint32_t row, uint32_t place) {
+  const uint32_t* edges = table.row(row);
   for (uint32_t i = 0; i < table.degree && edges[i] != kNoRow; ++i) {
-    if (i != place && leads_to(table.row(edges[i]), table.degree, edges[place])) return true;
+    if (i != place && edges[i] != row && leads_to(table.row(edges[i]), table.degree, edges[place]))
+      return true;
   }
   return false;
 }
@@ -56,7 +58,7 @@ bool insert_edge(SearchGraph& graph, uint32_t row, uint32_t target) {
   prefetch_targets(table, edges);
   const Places places = spare_places(graph, row);
   for (uint32_t place = places.end; place > places.first; --place) {
-    if (!can_be_spared(table, edges, place - 1)) continue;
+    if (!can_be_spared(table, row, place - 1)) continue;
     edges[place - 1] = target;
     return true;
   }

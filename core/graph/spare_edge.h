@@ -15,8 +15,9 @@
 namespace gannet {
 
 /// Gives a graph of fixed rows an edge from `row` to `target`: in a free place, or in that of an edge that can be spared,
-/// the last of those in the second half of the row. Edges between islands (graph/long_edges.h) stay. False, and nothing
-/// done, if there is no such place, or the edge is there, or the two are one row.
+/// the last of those in the second half of the row. Edges between islands (graph/long_edges.h) stay where searches start
+/// at some heads alone; where all heads are starts, `heads` is empty, and such an edge may go as others do. False, and
+/// nothing done, if there is no such place, or the edge is there, or the two are one row.
 bool insert_edge(SearchGraph& graph, uint32_t row, uint32_t target);
 
 }  // namespace gannet

@@ -12,6 +12,7 @@
 #include "graph/search_graph.h"
 #include "index/build_cuda.h"
 #include "index/choose_projection.h"
+#include "index/missed_rows.h"
 #include "index/product_walks.h"
 #include "index/reach.h"
 #include "index/row_measures.h"
@@ -224,7 +225,10 @@ uint64_t placed(const Asked& asked) {
   const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
   const bool joins = asked.plan.repair && !asked.is_tsdg() && !asked.is_ggnn() && !asked.is_inner_product();
   const uint64_t joining = joins ? joining_on_device(asked, shape.code_stride) : 0;
-  const uint64_t measuring = std::max(joining, comparing + (asked.plan.calibrate ? calibrating : 0));
+  // What calibration leases is not always what attaching has leased.
+  const uint64_t attaching = joins ? attaching_device_bytes(shape) : 0;
+  const uint64_t measuring =
+      std::max(joining, comparing + attaching + (asked.plan.calibrate ? calibrating : 0));
   const bool walks =
       asked.is_inner_product() && asked.plan.knn != ANN_KNN_GIVEN && asked.rows >= kProductWalksMin;
   const uint64_t walking = walks ? product_walks::device_bytes(shape, asked.k(), asked.plan.degree) : 0;

@@ -12,6 +12,7 @@
 #include "search/best_first.h"
 #include "search/device_search.h"
 #include "search/host_batch.h"
+#include "search/workspace_bytes.h"
 
 namespace gannet {
 namespace {
@@ -25,7 +26,8 @@ constexpr uint32_t kFound = 4;          // nearest rows that a walk found
 constexpr uint32_t kBeam = 16;          // of walks of the CPU,
 constexpr uint32_t kAnswers = 10;       // and the answers of those of a device
 constexpr uint32_t kExpansions = 4096;  // of one of these at most
-constexpr uint32_t kAtOnce = 2048;      // queries of a device, as many as calibration has
+constexpr uint32_t kInsertsPerCheck = 4096;
+constexpr uint32_t kAtOnce = 2048;  // queries of a device, as many as calibration has
 
 /// Short walks over a graph that gets edges between them.
 class ShortWalks {
@@ -172,6 +174,7 @@ class MissedRows {
     uint32_t changed = 0;
     RowSet taken(execution_.memory, segment_.rows());
     for (uint32_t i = 0; i < count_; ++i) {
+      if (i % kInsertsPerCheck == 0) execution_.check();
       const uint32_t* found = found_.data() + size_t{i} * kFound;
       const uint32_t* from = std::find_if(found, found + kFound, [&](uint32_t row) {
         return row == kNoRow || (!taken.holds(row) && insert_edge(segment_.graph, row, rows_[i]));
@@ -228,6 +231,12 @@ void attach_missed_rows(Segment& segment, DevicePlacement& placement, bool walks
   if (there) return attach_by(*there, segment, execution);
   HostWalks walks(segment, update.get(), execution);
   attach_by(walks, segment, execution);
+}
+
+uint64_t attaching_device_bytes(const PlacedShape& shape) {
+  const uint64_t queries = std::min<uint64_t>(shape.rows / kRowsPerProbe, kAtOnce);
+  if (queries == 0) return 0;
+  return EdgeUpdate::device_bytes(shape.degree) + workspace_device_bytes(shape, queries, kAnswers);
 }
 
 }  // namespace gannet

@@ -7,15 +7,19 @@
 // none, and .999 took a comparison of all rows.
 //
 //   probe     short walks search for one row in 32; one misses a row if it comes to no row with the code of it
-//   attach    the two nearest rows that the walk found get an edge to the row that it missed, in place of one that can be
-//             spared (graph/spare_edge.h): where walks for it end, they go on. A row gets one a round, so that one row
-//             of an island serves for the others, and of several those that are still missed
+//   attach    the nearest of four rows that the walk found gets an edge to the row that it missed, in place of one that can
+//             be spared (graph/spare_edge.h), or the next nearest that has such a place: where walks for it end, they go
+//             on. A row gives one a round, so that one row of an island serves for the others, and of several those that
+//             are still missed
 //   again     missed rows are searched for, and attached, up to three times
 //   further   where one row in 50 was missed, as many other rows follow, up to one row in 8
 //
 // An island is found where one of its rows is probed: one of 32 rows is with two chances in three, one of 96 with
 // nineteen in twenty. Of a device's graph by cells, which differs from the CPU's, its own walks probe: they start nearer
-// and miss fewer. Other graphs are the same everywhere, and so are the walks that probe them.
+// and miss fewer. Other graphs are probed by walks of the CPU, which compare what searches there do: where the index is
+// built on the CPU a projection, or halves of codes (dataset/codes.h), so that some rows are missed there and not in the
+// same graph from a device. Of 12,000 rows of 512 columns and rank 40, whose walks go by a projection, 2 edges differ, or
+// 23 with 16 a row.
 //
 // Recall of ten by best-first walks of 16, 64 and 200 rows on the CPU, degree 48, before and after:
 //
@@ -36,6 +40,7 @@
 #pragma once
 
 #include "base/execution.h"
+#include "place/placed_shape.h"
 #include "segment/segment.h"
 
 namespace gannet {
@@ -50,5 +55,8 @@ void attach_missed_rows(Segment& segment, const Execution& execution);
 /// no memory for that. Errors: ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE.
 void attach_missed_rows(Segment& segment, DevicePlacement& placement, bool walks_there,
                         const Execution& execution);
+
+/// Device memory that this takes at most, beside the placement.
+uint64_t attaching_device_bytes(const PlacedShape& shape);
 
 }  // namespace gannet

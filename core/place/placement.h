@@ -51,6 +51,13 @@ struct DeviceClass {
 /// Room on a device to replace the edges of some rows of a placement.
 class EdgeUpdate {
  public:
+  static constexpr size_t kRowsAtOnce = 1024;
+
+  /// Its memory there.
+  static constexpr uint64_t device_bytes(uint32_t degree) {
+    return kRowsAtOnce * (uint64_t{degree} + 1) * sizeof(uint32_t);
+  }
+
   virtual ~EdgeUpdate() = default;
   EdgeUpdate(const EdgeUpdate&) = delete;
 
@@ -99,8 +106,9 @@ class DevicePlacement {
   virtual bool hide_rows(const uint32_t* rows, uint32_t count) = 0;
   virtual void show_rows() noexcept = 0;
 
-  // Before the first search, by one thread; after an error the placement is of no use. Errors: ANN_DEVICE_NO_MEMORY,
-  // ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE.
+  // By the build, while no search runs; others may read what does not change. Errors: ANN_DEVICE_NO_MEMORY,
+  // ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. After one of them the placement is of no use, but for those of
+  // update_edges(), which changes nothing.
 
   /// Takes over the edges of the segment's graph, as many a row as before, and its entry points.
   virtual void replace_graph(const SearchGraph& graph, const Execution& execution) = 0;

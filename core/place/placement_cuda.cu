@@ -63,8 +63,6 @@ class CudaEdgeUpdate final : public EdgeUpdate {
   }
 
  private:
-  static constexpr size_t kRowsAtOnce = 1024;
-
   void replace_piece(const SearchGraph& graph, std::span<const uint32_t> rows) {
     uint32_t* edges = std::copy(rows.begin(), rows.end(), packed_.data());
     for (const uint32_t row : rows) edges = std::copy_n(graph.row(row).begin(), stride_, edges);

@@ -381,8 +381,7 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     uint32_t changed = 0;
     uint32_t unknown = 0;    // nearer rows to which fewer than two other neighbours lead
     uint32_t strangers = 0;  // edges that would go past hidden rows with more of the row's neighbours
-    uint32_t unlisted =
-        0;  // nearer rows whose own lists do not have the row, for edges that others have added
+    uint32_t unlisted = 0;   // likewise whose lists lack the row, for edges that others have added
     {
       const BypassEdges bypass(data.codes, graph, hidden.words().data(), {{}, 2, nullptr});
       for (uint32_t row = 0; row < kRows; ++row) {
@@ -455,6 +454,24 @@ TEST_CASE("walks find the rows of a graph, or too many are missed") {
     REQUIRE(walks_find_rows(segment, kRowsPerMissOnHost, two) == starts_everywhere);
     REQUIRE(walks_find_rows(segment, kRowsPerMissOnDevice, two) == starts_everywhere);
   }
+}
+
+TEST_CASE("rows beside which walks come want no long edges, those of which walks see nothing do") {
+  const Execution two{{}, 2, nullptr};
+  const MadeData data(4000, 8, Shape::kUniform, 7);
+  const auto built = built_of(view_of(data.bytes, 8), ANN_METRIC_L2, ANN_OFF);
+  SearchGraph& graph = const_cast<SearchGraph&>(built->segment.graph);
+  // No edge leads to one row in ten, though each leads to its neighbours.
+  const auto is_hard = [](uint32_t row) { return row % 10 == 3; };
+  std::replace_if(
+      graph.edges.begin(), graph.edges.end(), [&](uint32_t row) { return row != kNoRow && is_hard(row); },
+      kNoRow);
+  REQUIRE(walks_find_rows(built->segment, kRowsPerMissOnHost, two));
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    if (is_hard(row)) std::fill_n(graph.edges.data() + size_t{row} * graph.degree, graph.degree, kNoRow);
+  }
+  REQUIRE_FALSE(walks_find_rows(built->segment, kRowsPerMissOnHost, two));
+  REQUIRE_FALSE(walks_find_rows(built->segment, kRowsPerMissOnDevice, two));
 }
 
 namespace {

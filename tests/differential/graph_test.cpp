@@ -800,6 +800,13 @@ TEST_CASE(
   SearchGraph full = graph_of({{1, 4, 2, 3}, {2, 3, 5, 5}, {0}, {0}, {0}, {0}}, 4, {0});
   REQUIRE(insert_edge(full, 0, 5));
   REQUIRE((full.row(0).targets[2] == 2 && full.row(0).targets[3] == 5));
+  // The last edge is the only one to its end.
+  SearchGraph earlier = graph_of({{1, 4, 2, 3}, {2}, {0}, {0}, {0}, {0}}, 4, {0});
+  REQUIRE(insert_edge(earlier, 0, 5));
+  REQUIRE((earlier.row(0).targets[2] == 5 && earlier.row(0).targets[3] == 3));
+  // An edge to the row itself leads to no other.
+  SearchGraph looped = graph_of({{0, 1, 2, 3}, {0}, {0}, {0}, {0}, {0}}, 4, {0});
+  REQUIRE_FALSE(insert_edge(looped, 0, 5));
   SearchGraph needed = graph_of({{1, 2, 3, 4}, {0}, {0}, {0}, {0}, {0}}, 4, {0});
   REQUIRE_FALSE(insert_edge(needed, 0, 5));
   REQUIRE(needed.row(0).targets[3] == 4);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
 #include "catch.h"
 #include "graph/search_graph.h"
@@ -87,7 +88,9 @@ TEST_CASE("attached rows do not depend on threads") {
   const Execution three{{}, 3, nullptr};
   const auto one = segment_of(bytes, alone);
   const auto other = segment_of(bytes, alone);
+  const std::vector<uint32_t> before(one->graph.edges.begin(), one->graph.edges.end());
   attach_missed_rows(*one, alone);
   attach_missed_rows(*other, three);
+  CHECK_FALSE(std::equal(before.begin(), before.end(), one->graph.edges.begin()));
   CHECK(std::equal(one->graph.edges.begin(), one->graph.edges.end(), other->graph.edges.begin()));
 }

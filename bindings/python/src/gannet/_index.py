@@ -480,7 +480,8 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     seed          of every random choice; default 1. Equal input and seed give an equal index.
     threads       default: all
     memory_limit  bytes that the build may hold beside borrowed rows; LimitExceeded before it starts
-    repair        give unreachable rows an edge; default True, of "cagra" and a finished graph False
+    repair        give unreachable rows an edge and, where searches miss rows, edges to these and from island to island;
+                  default True, of "cagra" and a finished graph False
     samples, iterations, convergence  of NN-Descent, as in ann.h
     segment_rows, layers, refinements, build_stretch, midpoint, build_slack
                   of graph "ggnn", as in ann.h; refinements=0 is none, build_slack "distances" (default) or "squares"
