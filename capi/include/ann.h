@@ -678,9 +678,9 @@ typedef struct ann_build_params {
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge and, by L2 and cosine but for GGNN, TSDG
                           and given graphs, edges from island to island where searches do not find
-                          rows, and an edge to rows of a sample that short walks miss, where a CUDA
-                          device that builds has room for that; default on, of ANN_GRAPH_CAGRA and
-                          _GIVEN off */
+                          rows, and an edge to rows of a sample that short walks miss; a CUDA device
+                          that builds leaves out the latter where it has no room; default on, of
+                          ANN_GRAPH_CAGRA and _GIVEN off */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
                           build time and leaves `recall` to a cautious rule: see ann_search_params */
   int32_t reserved;    /* zero */

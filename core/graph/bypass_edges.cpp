@@ -15,10 +15,13 @@ struct Bypass {
   const Adjacency graph;
   const BypassRule rule;
 
+  /// Edges to hidden rows that may go past them.
   uint32_t count_hidden(uint32_t row) const {
     if (rule.hides(row)) return 0;  // never expanded
+    const AdjacencyRow edges = graph.row(row);
     uint32_t count = 0;
-    for (const uint32_t target : graph.row(row)) count += rule.hides(target) ? 1 : 0;
+    for (uint32_t place = 0; place < BypassRule::first_places(edges.length); ++place)
+      count += rule.hides(edges.targets[place]) ? 1 : 0;
     return count;
   }
 
@@ -28,7 +31,7 @@ struct Bypass {
     uint32_t distances[ANN_DEGREE_MAX];
     uint32_t count = 0;
     const AdjacencyRow own = graph.row(row);
-    for (uint32_t place = 0; place < BypassRule::own_places(own.length); ++place) {
+    for (uint32_t place = 0; place < BypassRule::first_places(own.length); ++place) {
       const uint32_t target = own.targets[place];
       if (target != kNoRow && !rule.hides(target)) shown[count++] = target;
     }
@@ -48,27 +51,20 @@ struct Bypass {
     return false;
   }
 
-  /// Whether the row's own list has `target`.
-  bool lists(uint32_t row, uint32_t target) const {
-    const AdjacencyRow own = graph.row(row);
-    const auto end = own.begin() + BypassRule::own_places(own.length);
-    return std::find(own.begin(), end, target) != end;
-  }
-
   /// The row nearest to `row` within `reach`, and known to it without `past`, among the ends of the edges of `past`; not
-  /// hidden rows, `row` itself or one of `own`. `by_others`: one whose list has `row`. Equal distances by number; kNoRow
-  /// where there is none, or where too few edges of `past` lead to `own`.
-  uint32_t find_next(uint32_t row, AdjacencyRow own, uint32_t past, uint32_t reach, bool by_others) const {
+  /// hidden rows, `row` itself or one of `own`. Equal distances by number; kNoRow where there is none, or where too few
+  /// edges of `past` lead to `own`.
+  uint32_t find_next(uint32_t row, AdjacencyRow own, uint32_t past, uint32_t reach) const {
     uint32_t candidates[ANN_DEGREE_MAX] = {};
     uint32_t distances[ANN_DEGREE_MAX];
     uint32_t count = 0;
     uint32_t shared = 0;
     for (const uint32_t target : graph.row(past)) {
       if (!rule.may_lead(row, target)) continue;
-      if (std::find(own.begin(), own.end(), target) != own.end())
-        ++shared;
-      else if (!by_others || lists(target, row))
+      if (std::find(own.begin(), own.end(), target) == own.end())
         candidates[count++] = target;
+      else
+        ++shared;
     }
     if (shared < BypassRule::shared_least(own.length)) return kNoRow;
     codes.distances_of_row(row, candidates, count, distances);
@@ -90,10 +86,9 @@ struct Bypass {
     const uint32_t reach = reach_of(row);
     uint32_t own[ANN_DEGREE_MAX];
     std::copy(edges.begin(), edges.end(), own);
-    for (uint32_t place = 0; place < edges.length; ++place) {
+    for (uint32_t place = 0; place < BypassRule::first_places(edges.length); ++place) {
       if (!rule.hides(own[place])) continue;
-      const bool by_others = place >= BypassRule::own_places(edges.length);
-      const uint32_t next = find_next(row, {own, edges.length}, own[place], reach, by_others);
+      const uint32_t next = find_next(row, {own, edges.length}, own[place], reach);
       if (next == kNoRow) continue;
       own[place] = next;
       change(place, next);

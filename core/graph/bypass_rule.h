@@ -32,8 +32,9 @@ struct BypassRule {
   /// rows are of unlike length, `places` are the row's own on the CPU and the longest row's on a device.
   static constexpr uint32_t shared_least(uint32_t places) { return (places + 31) / 32; }
 
-  /// Places of a row's edges that hold its own list: behind the first half are those that others have added.
-  static constexpr uint32_t own_places(uint32_t places) { return places / 2; }
+  /// The first places of a row, whose edges say how far its list reaches: nearest rows and those that have this one among
+  /// their nearest, by turns. On the CPU these edges alone go past hidden rows.
+  static constexpr uint32_t first_places(uint32_t places) { return places / 2; }
 };
 
 }  // namespace gannet

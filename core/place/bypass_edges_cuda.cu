@@ -70,7 +70,8 @@ struct Bypass {
   /// How far the row's own list reaches.
   __device__ uint32_t farthest_of_list(const uint32_t* from) const {
     uint32_t farthest = 0;
-    for (uint32_t place = lane_number(); place < BypassRule::own_places(args.graph.stride); place += kWarp) {
+    for (uint32_t place = lane_number(); place < BypassRule::first_places(args.graph.stride);
+         place += kWarp) {
       const uint32_t target = from[place];
       if (target != kNoRow && !is_hidden(target)) farthest = max(farthest, compare(target));
     }

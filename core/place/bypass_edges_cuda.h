@@ -3,7 +3,8 @@
 //
 // An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows that the
 // hidden one has edges to, if the row's own list reaches as far, another neighbour of the row, or two, lead there too,
-// and the row shares neighbours with the hidden one (graph/bypass_edges.h has the reasons). So a walk finds the rows
+// and the row shares neighbours with the hidden one (graph/bypass_edges.h has the reasons;
+// there edges of the second half stay). So a walk finds the rows
 // that it would find had the hidden row never been there. Masking the row alone leaves a hole: in a pruned graph its
 // neighbours are linked through it, and at ten answers a walk then misses 1.5 to 2.3 times as many as for queries that
 // were never in the graph (100,000 SIFT rows, 50,000 uniform ones of 16 columns; 30,000 and more of gist and words 1.1

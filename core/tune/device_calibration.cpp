@@ -80,11 +80,10 @@ constexpr double kOfWarpMax = 400;       // and by a warp for a hundred answers
 // of GIST's curves, 13 of 29 by product (one NVIDIA H100).
 constexpr double kFarBehind = 1.5;
 // Any curve that promises kPromisedAtLeast ends where its walks are counted to take so many times as long as comparing all
-// rows, at few and at many of the queries that they serve: a search compares all rows from 1.1 times on. At 4,096 queries a
-// warp's walks wait for the longest, and of 60,000 x 256 rows those of 119 expansions count as 1.25 times as long as all
-// rows; at 10,000 they count as shorter, so that more queries decide, too. By 4,096 alone word counts' build took 86 ms instead of 110,
-// glyphs' 114 instead of 117, and batches of 1 to 10,000 for .9, .95, .99 and .999 were answered as before (one NVIDIA H200);
-// with both no device has measured it.
+// rows: a search compares all rows from 1.1 times on. Of blocks 1 to 1,024 queries decide, of warps 4,096, where walks wait
+// for the longest, and four times as many: walks of 119 expansions over 60,000 x 256 rows count as 1.25 times as long as
+// all rows at 4,096, and as shorter at 10,000. By 4,096 alone word counts' build took 86 ms instead of 110, glyphs' 114
+// instead of 117, and batches of 1 to 10,000 for .9, .95, .99 and .999 were answered as before (one NVIDIA H200).
 constexpr double kBehindAllRows = 1.25;
 constexpr double kPromisedAtLeast = 0.95;
 constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident

@@ -17,7 +17,8 @@
 //   offset      as in clusters, far from the origin
 //   shells      directions evenly about the origin, at lengths of 1, 3, 10, 30 or 100
 //   radii       directions evenly about the origin, at lengths of about exp(2 N(0, 1))
-//   decades     as in one cluster about the origin, each row times a factor of 0.01 to 100, all decades alike
+//   decades     as in one cluster about the origin, whatever number is asked for, each row times a factor of about
+//               0.01 to 100, all decades alike
 //   scales      normal balls about centres, each .01, .03, .1, .3 or 1 times as wide
 //   one_vector  as in clusters, but for half of the rows, which are one vector
 //   one_hot     one column of 1 and noise on all
