@@ -19,7 +19,8 @@
 // where answers are found together. Of rows with copies some see them and some do not, and the lesser promise counts
 // (graph/long_edges.h); rounded rows are as they were before (tune/row_queries.h). A point promises at most as much as
 // any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm of
-// the miss falls with the beam.
+// the miss falls with the beam. Where the last true neighbours of most queries are equally far, a curve for ten or a hundred
+// is of those that are nearer, if walks find less of these.
 //
 // Where the shortest beam promises more than kPartsAbove, it is also measured over the first parts of each row's
 // edges, which are a fair row too (graph/search_graph.h): a search for a lower recall compares less. The knob of

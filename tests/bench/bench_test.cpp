@@ -217,7 +217,7 @@ TEST_CASE("made rows depend on seed and number alone") {
                         Law::kTree,          Law::kCopies,     Law::kDensities,  Law::kScaled, Law::kContrast,
                         Law::kOutlierColumn, Law::kOutlierRow, Law::kOffset,     Law::kOneHot, Law::kCorners,
                         Law::kShells,        Law::kScales,     Law::kOneVector,  Law::kRelu,   Law::kRadii,
-                        Law::kDecades}) {
+                        Law::kDecades,       Law::kOnes}) {
     MadeSet set = small_set(law);
     const Vectors all = made(set, Part::kRows, 2000);
     std::vector<float> middle(100 * set.dim);

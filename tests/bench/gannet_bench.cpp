@@ -90,7 +90,8 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"one_vector", static_cast<int32_t>(Law::kOneVector)},
                      {"relu", static_cast<int32_t>(Law::kRelu)},
                      {"radii", static_cast<int32_t>(Law::kRadii)},
-                     {"decades", static_cast<int32_t>(Law::kDecades)}};
+                     {"decades", static_cast<int32_t>(Law::kDecades)},
+                     {"ones", static_cast<int32_t>(Law::kOnes)}};
 const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
                         {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},

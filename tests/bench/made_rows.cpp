@@ -293,6 +293,16 @@ void MadeRows::make_row(Part part, uint64_t row, float* out) const {
       for (uint32_t j = 0; j < dim; ++j) out[j] = scale * draws.normal();
       break;
     }
+    case Law::kOnes: {
+      constexpr uint32_t kOnesOfRow = 5;
+      std::fill_n(out, dim, 0.0f);
+      for (uint32_t ones = 0; ones < std::min(kOnesOfRow, dim);) {
+        float& value = out[draws.below(dim)];
+        ones += value == 0 ? 1 : 0;
+        value = 1;
+      }
+      break;
+    }
     case Law::kOneHot: {
       const double pick = draws.uniform();
       const auto hot = static_cast<uint32_t>(pick * pick * dim);

@@ -22,6 +22,7 @@
 //   scales      normal balls about centres, each .01, .03, .1, .3 or 1 times as wide
 //   one_vector  as in clusters, but for half of the rows, which are one vector
 //   one_hot     one column of 1 and noise on all
+//   ones        five columns of 1, the others 0: few distances, and many rows at each
 //   corners     the signs of rows as in clusters
 //   relu        their positive parts, less 1, as a layer of a neural network gives them
 //   grown       a real set made larger: see GrownRows
@@ -63,7 +64,8 @@ enum class Law {
   kOneVector,
   kRelu,
   kRadii,
-  kDecades
+  kDecades,
+  kOnes
 };
 enum class Part { kRows, kQueries, kForeignQueries };
 

@@ -104,6 +104,7 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("offset", Law::kOffset, 24, 8);
   add("offset_cosine", Law::kOffset, 24, 8).metric = ANN_METRIC_COSINE;
   add("one_hot", Law::kOneHot, 64, 1);
+  add("ones", Law::kOnes, 100, 1);
   add("corners", Law::kCorners, 48, 12);
   add("corners_i8", Law::kCorners, 48, 12).element = ANN_I8;
   add("shells", Law::kShells, 24, 1);
